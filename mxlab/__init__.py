@@ -1,0 +1,80 @@
+"""See, debug and trust MXFP8: 32 E4M3 values share one power-of-two E8M0 scale.
+
+Everything named in ``__all__`` is loaded on first use, so ``import mxlab`` costs a few
+milliseconds and needs the standard library alone; only the array functions import NumPy.
+
+>>> import mxlab
+>>> mxlab.scale_byte(449.0, "e4m3", rule="rceil")
+128
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mxlab._version import __version__
+
+if TYPE_CHECKING:
+    from mxlab.arrays import MXArray, deinterleave, dequantize, interleave, quantize
+    from mxlab.block import quantize_block
+    from mxlab.codec import decode, encode
+    from mxlab.doctor import doctor
+    from mxlab.errors import InputError
+    from mxlab.explain import explain
+    from mxlab.gemm import gemm
+    from mxlab.guards import Deployment, check
+    from mxlab.layout import layout
+    from mxlab.models import shapes
+    from mxlab.scale import scale_byte
+
+_HOME = {
+    "Deployment": "mxlab.guards",
+    "InputError": "mxlab.errors",
+    "MXArray": "mxlab.arrays",
+    "check": "mxlab.guards",
+    "decode": "mxlab.codec",
+    "deinterleave": "mxlab.arrays",
+    "dequantize": "mxlab.arrays",
+    "doctor": "mxlab.doctor",
+    "encode": "mxlab.codec",
+    "explain": "mxlab.explain",
+    "gemm": "mxlab.gemm",
+    "interleave": "mxlab.arrays",
+    "layout": "mxlab.layout",
+    "quantize": "mxlab.arrays",
+    "quantize_block": "mxlab.block",
+    "scale_byte": "mxlab.scale",
+    "shapes": "mxlab.models",
+}
+
+__all__ = [  # noqa: RUF022 - the version first
+    "__version__",
+    "Deployment",
+    "InputError",
+    "MXArray",
+    "check",
+    "decode",
+    "deinterleave",
+    "dequantize",
+    "doctor",
+    "encode",
+    "explain",
+    "gemm",
+    "interleave",
+    "layout",
+    "quantize",
+    "quantize_block",
+    "scale_byte",
+    "shapes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mxlab' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value  # also where a submodule has the same name (doctor, explain, layout)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,72 @@
+"""Bad input: one clear line that names the value, what was expected and the nearest valid value."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_SHOWN = 80  # characters of a hostile value that a message repeats
+
+
+class InputError(ValueError):
+    """The input cannot be used. The text is one line; the command line exits with 2."""
+
+
+def quote(value: object) -> str:
+    """Return a bounded, single-line, printable form of any value for use in a message.
+
+    >>> quote("a\\nb")
+    "'a\\\\nb'"
+    """
+    text = value if isinstance(value, str) else repr(value)
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return repr(shown) if isinstance(value, str) else shown.replace("\n", " ")
+
+
+def nearest(value: str, names: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest valid name, or nothing.
+
+    >>> nearest("rcel", ["floor", "rceil"])
+    "; did you mean 'rceil'?"
+    """
+    close = get_close_matches(value.lower(), list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def choose(kind: str, value: object, table: Mapping[str, T]) -> T:
+    """Return ``table[value]``, or raise InputError naming the valid names and the nearest one.
+
+    >>> choose("rule", "floor", {"floor": 1})
+    1
+    """
+    if isinstance(value, str):
+        if value in table:
+            return table[value]
+        if value.lower() in table:
+            return table[value.lower()]
+    names = ", ".join(table)
+    hint = nearest(value, table) if isinstance(value, str) else ""
+    raise InputError(f"unknown {kind} {quote(value)}: expected one of {names}{hint}")
+
+
+def whole_number(
+    what: str, value: object, low: int, high: int, *, multiple_of: int = 1
+) -> int:
+    """Return ``value`` as an int in ``low..high``, or raise InputError with the nearest valid one.
+
+    >>> whole_number("tp", 8, 1, 1024)
+    8
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{what} is {quote(value)}: expected a whole number from {low} to {high}")
+    if not low <= value <= high:
+        near = min(max(value, low), high)
+        shown = quote(value) if abs(value) < 10**30 else "a number of over 30 digits"
+        raise InputError(f"{what} is {shown}: expected {low} to {high}; the nearest is {near}")
+    if value % multiple_of:
+        near = max(low, round(value / multiple_of) * multiple_of)
+        raise InputError(
+            f"{what} is {value}: expected a multiple of {multiple_of}; the nearest is {near}"
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Explorers: one Python file each; controls, view(state), texts; no NumPy."""

@@ -1,0 +1,1 @@
+"""Guards: what each system refuses, as tables that answer with numbers."""

@@ -1,0 +1,123 @@
+"""What guards look at: a deployment, the facts that follow from it, and one subject."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mxlab.hardware import Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """How a model is to be served: the launch flags, the GPU, the installed packages.
+
+    Flags keep the system's own names and defaults. ``packages`` holds what can be imported.
+    """
+
+    gpu: str = "h200"
+    system: str = "sglang"
+    version: str = ""  # "" is the newest that the table knows
+    tp: int = 1
+    ep: int = 1
+    quantization: str | None = None
+    fp8_gemm_backend: str = "auto"
+    moe_runner_backend: str = "auto"
+    moe_a2a_backend: str = "none"
+    kv_cache_dtype: str = "auto"
+    page_size: int | None = None
+    attention_backend: str | None = None
+    dtype: str = "auto"
+    packages: frozenset[str] = frozenset({"flashinfer", "deep_gemm"})
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What the deployment's GPU, toolkit and packages make true, in SGLang's own terms.
+
+    The names are those of ``facts/sglang-guards.md`` section 0 spelt out: ``sm100`` is
+    ``is_sm100_supported()``, ``blackwell`` is ``is_blackwell_supported()``, ``deep_gemm`` is
+    ``ENABLE_JIT_DEEPGEMM``, ``ue8m0`` is ``DEEPGEMM_SCALE_UE8M0``.
+    """
+
+    gpu: Gpu
+    capability: int | None  # major * 10 + minor
+    cuda: bool
+    hip: bool
+    sm90: bool
+    sm100: bool
+    sm120: bool
+    blackwell: bool
+    gfx942: bool
+    gfx95: bool
+    flashinfer: bool
+    deep_gemm: bool
+    ue8m0: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinearFacts:
+    """One dense linear on one rank, shape (n, k) = (output, input) features."""
+
+    name: str
+    n: int
+    k: int
+    shard: str = "replicated"  # column, row, replicated, vocab
+    parts: tuple[int, ...] = ()
+    quantized: bool = True
+    why_not: str = ""  # why it is not quantised
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertFacts:
+    """The routed experts of one layer on one rank."""
+
+    hidden: int
+    intermediate: int  # per partition
+    experts: int
+    gated: bool = True
+    moe_tp: int = 1
+    quantized: bool = True
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KvCacheFacts:
+    """The KV cache of one rank."""
+
+    head_dim: int
+    v_head_dim: int
+    kv_heads: int
+    mla: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PrologueFacts:
+    """What the fused attention prologue is handed. Shapes are None where the buffer is missing."""
+
+    function: str  # verify, extend, decode
+    dq: int
+    dkv: int
+    slots: int
+    page_size: int
+    mxfp8: bool = True
+    sfk_shape: tuple[int, ...] | None = None
+    sfv_shape: tuple[int, ...] | None = None
+    sfk_contiguous: bool = True
+    sfv_contiguous: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A deployment, its platform, and the subjects that are present."""
+
+    deployment: Deployment
+    platform: Platform
+    config: Mapping[str, object] | None = None  # the checkpoint's quantization_config
+    linear: LinearFacts | None = None
+    experts: ExpertFacts | None = None
+    kv_cache: KvCacheFacts | None = None
+    prologue: PrologueFacts | None = None
+
+    def has(self, subject: str) -> bool:
+        """Tell whether the guards of ``subject`` can be asked."""
+        return subject == "server" or getattr(self, subject) is not None

@@ -1,0 +1,1 @@
+"""Models: a config.json becomes the GEMM shapes of one rank."""
