@@ -50,9 +50,7 @@ def choose(kind: str, value: object, table: Mapping[str, T]) -> T:
     raise InputError(f"unknown {kind} {quote(value)}: expected one of {names}{hint}")
 
 
-def whole_number(
-    what: str, value: object, low: int, high: int, *, multiple_of: int = 1
-) -> int:
+def whole_number(what: str, value: object, low: int, high: int, *, multiple_of: int = 1) -> int:
     """Return ``value`` as an int in ``low..high``, or raise InputError with the nearest valid one.
 
     >>> whole_number("tp", 8, 1, 1024)
