@@ -137,6 +137,8 @@ def as_number(value: Number, what: str = "value") -> float | int | Fraction:
 
 def _floor_code(x: Fraction, fmt: Format) -> tuple[int, Fraction]:
     """Return the magnitude code at or below ``x`` >= 0, and how far ``x`` is to the next, 0..1."""
+    if x == 0:
+        return 0, x
     n, d = x.numerator, x.denominator
     power = n.bit_length() - d.bit_length()  # floor(log2 x), or one more
     if n << max(-power, 0) < d << max(power, 0):
