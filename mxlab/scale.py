@@ -37,10 +37,23 @@ class ScaleRule:
 
     name: str
     meaning: str
-    formula: str  #: for E4M3, with the fields e and m of amax
     threshold: Callable[[Format], int]
     who: str
     source: str
+
+    def formula(self, fmt: FormatLike = "e4m3") -> str:
+        """Return the rule in the fields e and m of amax, before the clamp to 0..254.
+
+        >>> RULES["rceil"].formula("e4m3"), RULES["floor"].formula("e5m2")
+        ('e - 8 + (m > 0x600000)', 'e - 15')
+        """
+        fmt = element_format(fmt)
+        threshold = self.threshold(fmt)
+        if threshold == _NEVER:
+            return f"e - {fmt.emax}"
+        last = threshold - 1
+        test = f"m > 0x{last:06x}" if threshold & 1 else f"m >= 0x{threshold:06x}"
+        return f"e - {fmt.emax} + ({test})"
 
 
 #: name -> rule
@@ -50,7 +63,6 @@ RULES: dict[str, ScaleRule] = {
         ScaleRule(
             name="floor",
             meaning="2^floor(log2 amax) / 2^emax: the maximum may be clipped by up to 12.5 %",
-            formula="e - 8",
             threshold=lambda fmt: _NEVER,
             who="OCP MX v1.0; torchao FLOOR, microxcaling, gfloat",
             source="OCP MX v1.0 section 6.3",
@@ -58,7 +70,6 @@ RULES: dict[str, ScaleRule] = {
         ScaleRule(
             name="rceil",
             meaning="amax / max rounded up to a power of two: nothing is clipped",
-            formula="e - 8 + (m > 0x600000)",
             threshold=lambda fmt: _largest_mantissa(fmt) + 1,
             who="cuBLAS, Transformer Engine, FlashInfer, DeepGEMM, torchao RCEIL",
             source="cuBLAS documentation, 1D block scaling for FP8",
@@ -66,7 +77,6 @@ RULES: dict[str, ScaleRule] = {
         ScaleRule(
             name="ceil",
             meaning="2^ceil(log2 amax) / 2^emax: one binade of range is given away",
-            formula="e - 8 + (m != 0)",
             threshold=lambda fmt: 1,
             who="torchao CEIL, Quark ceil",
             source="torchao 0.18 ScaleCalculationMode",
@@ -74,7 +84,6 @@ RULES: dict[str, ScaleRule] = {
         ScaleRule(
             name="even",
             meaning="amax rounded to the element's mantissa, then floor",
-            formula="e - 8 + (m >= 0x780000)",
             threshold=lambda fmt: _NEVER - (1 << (MANTISSA - fmt.mantissa_bits - 1)),
             who="torchao EVEN, Quark even",
             source="torchao 0.18 ScaleCalculationMode",
@@ -88,7 +97,7 @@ RuleLike = ScaleRule | str
 def get_rule(rule: RuleLike) -> ScaleRule:
     """Return the rule called ``rule``; raise InputError with the nearest name otherwise.
 
-    >>> get_rule("RCEIL").formula
+    >>> get_rule("RCEIL").formula()
     'e - 8 + (m > 0x600000)'
     """
     return rule if isinstance(rule, ScaleRule) else choose("rule", rule, RULES)
