@@ -1,1 +1,50 @@
-"""Explorers: one Python file each; controls, view(state), texts; no NumPy."""
+"""Explorers: one Python brain, shown in JupyterLab, on the published page and as a picture.
+
+>>> import json
+>>> json.loads(answer("will_it_run", '{"gpu": "h200"}'))["state"]["gpu"]
+'h200'
+"""
+
+import json
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mxlab.errors import choose
+from mxlab.explorers.protocol import Explorer, read_state
+
+if TYPE_CHECKING:
+    from mxlab.explorers.widget import WillItRun
+
+#: name of the explorer (and of its module) -> its class in notebooks
+EXPLORERS = {"will_it_run": "WillItRun"}
+
+__all__ = ["EXPLORERS", "WillItRun", "answer", "explorer"]
+
+
+def explorer(name: str) -> Explorer:
+    """Return the explorer called ``name``, or raise InputError with the nearest name.
+
+    >>> explorer("will_it_run").title
+    'Will it run?'
+    """
+    choose("explorer", name, EXPLORERS)
+    found: Explorer = import_module(f"mxlab.explorers.{name.lower()}").EXPLORER
+    return found
+
+
+def answer(name: str, state_json: str) -> str:
+    """Return the answer of one explorer to one state, both as JSON; never raise.
+
+    The result has ``state`` (cleaned) and ``view``, or ``error``, one sentence.
+    """
+    try:
+        result = explorer(name).answer(read_state(state_json))
+    except Exception as error:
+        result = {"state": {}, "error": str(error)[:500]}
+    return json.dumps(result, separators=(",", ":"), allow_nan=False)
+
+
+def __getattr__(name: str) -> Any:
+    if name in EXPLORERS.values():  # the notebook classes need ipywidgets and anywidget
+        return getattr(import_module("mxlab.explorers.widget"), name)
+    raise AttributeError(f"module 'mxlab.explorers' has no attribute {name!r}")

@@ -1,0 +1,133 @@
+"""The controls of an explorer as data: what a reader can set, and what any other value becomes.
+
+A control never raises: a permalink or a saved state is hostile input, so ``clean`` returns the
+nearest valid value, or the default where there is no nearest one.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What every control has; ``group`` is the heading that the face puts it under."""
+
+    name: str
+    label: str
+    group: str = ""
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Int(Control):
+    """A whole number in ``low..high``; ``slider`` is (low, high, step) of a slider beside it.
+
+    >>> Int(name="tp", label="TP", default=1, low=1, high=64).clean("9000")
+    64
+    """
+
+    default: int
+    low: int
+    high: int
+    slider: tuple[int, int, int] | None = None
+
+    def clean(self, value: object) -> int:
+        """Return the whole number nearest to ``value``, or the default."""
+        if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+            value = int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            value = round(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            return self.default
+        return min(max(int(value), self.low), self.high)
+
+    def spec(self) -> dict[str, Any]:
+        """Return the control as JSON for the face."""
+        spec = _spec(self, "int")
+        spec |= {"low": self.low, "high": self.high}
+        if self.slider:
+            spec["slider"] = list(self.slider)
+        return spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice(Control):
+    """One of a few names; ``options`` are (value, what the reader sees).
+
+    >>> Choice(name="c", label="C", default="a", options=(("a", "A"), ("b", "B"))).clean("B")
+    'b'
+    """
+
+    default: str
+    options: tuple[tuple[str, str], ...]
+
+    def clean(self, value: object) -> str:
+        """Return ``value`` if it is an option (its case does not matter), else the default."""
+        if isinstance(value, str) and len(value) <= 100:
+            for option, _ in self.options:
+                if option.lower() == value.lower():
+                    return option
+        return self.default
+
+    def spec(self) -> dict[str, Any]:
+        """Return the control as JSON for the face."""
+        return _spec(self, "choice") | {"options": [list(option) for option in self.options]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(Control):
+    """Free text of at most ``limit`` characters.
+
+    >>> Text(name="t", label="T", default="", limit=3).clean("abcdef")
+    'abc'
+    """
+
+    default: str
+    limit: int = 10_000
+    lines: int = 4
+
+    def clean(self, value: object) -> str:
+        """Return the text, cut to the limit; NUL and lone surrogates become U+FFFD."""
+        if not isinstance(value, str):
+            return self.default
+        text = value[: self.limit].replace("\0", "\ufffd")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def spec(self) -> dict[str, Any]:
+        """Return the control as JSON for the face."""
+        return _spec(self, "text") | {"limit": self.limit, "lines": self.lines}
+
+
+AnyControl = Int | Choice | Text
+State = dict[str, int | str]
+
+
+def _spec(control: AnyControl, kind: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "name": control.name,
+        "label": control.label,
+        "group": control.group,
+        "help": control.help,
+        "default": control.default,
+    }
+
+
+def clean(controls: Sequence[AnyControl], state: object) -> State:
+    """Return a complete, valid state from anything; names that are no control are dropped.
+
+    >>> clean([Int(name="n", label="N", default=4, low=1, high=8)], {"n": 99, "evil": 1})
+    {'n': 8}
+    """
+    given = state if isinstance(state, dict) else {}
+    return {
+        control.name: control.clean(given[control.name])
+        if control.name in given
+        else control.default
+        for control in controls
+    }

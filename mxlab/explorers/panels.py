@@ -1,0 +1,151 @@
+"""What a view is made of: panels as data, each with a text that says the same in words.
+
+The face, the still picture and the command line draw these and compute nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: the most cells of one grid; an explorer windows what is larger, and says so
+MOST_CELLS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One line of a list of verdicts.
+
+    ``sign`` repeats the status without colour; ``quiet`` lines are folded away at first.
+    """
+
+    status: str
+    sign: str
+    name: str
+    stage: str
+    because: str
+    message: str = ""
+    notes: tuple[tuple[str, str], ...] = ()  # (what, text): meaning, instead, fix, source
+    href: str = ""
+    quiet: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON for the face."""
+        return {
+            "status": self.status,
+            "sign": self.sign,
+            "name": self.name,
+            "stage": self.stage,
+            "because": self.because,
+            "message": self.message,
+            "notes": [list(note) for note in self.notes],
+            "href": self.href,
+            "quiet": self.quiet,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """What every panel has: an id, a title, and ``alt``, the panel said in one sentence."""
+
+    id: str
+    title: str
+    alt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts(Panel):
+    """Verdicts in the order in which the system meets them; ``quiet`` names the folded ones."""
+
+    items: tuple[Item, ...]
+    quiet: str = "more"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the panel as JSON for the face."""
+        items = [item.to_json() for item in self.items]
+        return _head(self, "verdicts") | {"items": items, "quiet": self.quiet}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts(Panel):
+    """Name, value, and how the value came about."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the panel as JSON for the face."""
+        return _head(self, "facts") | {"rows": [list(row) for row in self.rows]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid(Panel):
+    """Cells in rows and columns.
+
+    ``cells[row][column]`` is (text, tone, key): ``tone`` is an index into ``legend`` or -1 for a
+    cell that holds nothing; cells of any two grids of a view that have the same ``key`` are the
+    same thing seen twice. ``say`` is the sentence for one cell, with {row}, {column} and {text}.
+    ``sample`` are the rows that the still table shows; ``drawn`` grids are in the still picture.
+    """
+
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: Sequence[Sequence[tuple[str, int, int]]]
+    legend: tuple[str, ...]
+    say: str
+    nothing: str = "nothing"
+    sample: tuple[int, ...] = ()
+    drawn: bool = False  # whether the still picture shows it
+
+    def __post_init__(self) -> None:
+        if len(self.rows) * len(self.columns) > MOST_CELLS:
+            raise ValueError(f"grid {self.id}: more than {MOST_CELLS} cells")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the panel as JSON for the face."""
+        return _head(self, "grid") | {
+            "corner": self.corner,
+            "columns": list(self.columns),
+            "rows": list(self.rows),
+            "text": [[cell[0] for cell in row] for row in self.cells],
+            "tone": [[cell[1] for cell in row] for row in self.cells],
+            "key": [[cell[2] for cell in row] for row in self.cells],
+            "legend": list(self.legend),
+            "say": self.say,
+            "nothing": self.nothing,
+            "sample": list(self.sample),
+        }
+
+
+AnyPanel = Verdicts | Facts | Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What an explorer answers for one state.
+
+    ``status`` and ``sign`` colour the answer; ``answer`` is one sentence, read out by the live
+    region; ``cli`` and ``python`` reproduce the view outside the explorer.
+    """
+
+    status: str
+    sign: str
+    answer: str
+    panels: tuple[AnyPanel, ...]
+    cli: str
+    python: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the view as JSON for the face."""
+        return {
+            "schema": 1,
+            "status": self.status,
+            "sign": self.sign,
+            "answer": self.answer,
+            "panels": [panel.to_json() for panel in self.panels],
+            "cli": self.cli,
+            "python": self.python,
+        }
+
+
+def _head(panel: Panel, kind: str) -> dict[str, Any]:
+    return {"kind": kind, "id": panel.id, "title": panel.title, "alt": panel.alt}

@@ -1,0 +1,151 @@
+"""A view as one SVG: the answer, the guards stage by stage, and the grids that ask to be drawn.
+
+It stands alone on its own light card, because as an ``<img>`` it cannot follow the page's theme.
+"""
+
+import re
+from xml.sax.saxutils import escape
+
+from mxlab.explorers.panels import Grid, Item, Verdicts, View
+
+_WIDTH = 760
+_PAD = 16
+_LINE = 88  # characters of the answer in one line
+_CELL_WIDTH, _CELL_HEIGHT = 42, 15
+_INK, _DIM, _RULE, _CARD = "#1c1c1c", "#57606a", "#d0d7de", "#ffffff"
+_HUES = {
+    "stops": "#d1242f",
+    "falls-back": "#b06d00",
+    "warns": "#8a6a00",
+    "silent": "#8a3fc0",
+    "passes": "#22863a",
+    "unknown": "#6e7781",
+    "not-reached": "#6e7781",
+}
+_TINTS = ("#cfe1f2", "#f6dfc6", "#cfe7d7", "#e6d5ee")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def clean(text: str) -> str:
+    """Return text without the characters that XML forbids, escaped.
+
+    >>> clean("<b>\\0")
+    '&lt;b&gt;\ufffd'
+    """
+    return escape(_NOT_XML.sub("\ufffd", text), {'"': "&quot;"})
+
+
+def picture(title: str, view: View) -> str:
+    """Return the view as SVG text."""
+    parts: list[str] = []
+    y = _PAD + 18
+    parts.append(_text(_PAD, y, title, size=17, weight=650))
+    hue = _HUES.get(view.status, _INK)
+    lines = _wrap(f"{view.sign} {view.answer}", _LINE)
+    y += 14
+    parts.append(_box(_PAD, y, 4, 20 * len(lines) + 6, hue))
+    for line in lines:
+        y += 20
+        parts.append(_text(_PAD + 14, y - 3, line, size=14, weight=600))
+    y += 26
+    for panel in view.panels:
+        if isinstance(panel, Verdicts):
+            y = _stages(parts, panel, y)
+        elif isinstance(panel, Grid) and panel.drawn:
+            y = _grid(parts, panel, y)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y}" width="{_WIDTH}" '
+        f'height="{y}" font-family="system-ui, sans-serif" fill="{_INK}">'
+        f'<rect width="{_WIDTH}" height="{y}" rx="8" fill="{_CARD}" stroke="{_RULE}"/>'
+        + "".join(parts)
+        + "</svg>"
+    )
+
+
+def _stages(parts: list[str], panel: Verdicts, y: int) -> int:
+    """Draw one box for each stage with a sign for each guard; return the y below it."""
+    stages: dict[str, list[Item]] = {}
+    for item in panel.items:
+        if not item.quiet:
+            stages.setdefault(item.stage, []).append(item)
+    parts.append(_text(_PAD, y, panel.title, size=13, weight=650))
+    if not stages:
+        return y + 20
+    y += 10
+    gap = 8
+    wide = (_WIDTH - 2 * _PAD - gap * (len(stages) - 1)) // len(stages)
+    in_a_row = max(1, (wide - 8) // 17)
+    tall = 26 + 18 * max(-(-len(items) // in_a_row) for items in stages.values())
+    for number, (stage, items) in enumerate(stages.items()):
+        x = _PAD + number * (wide + gap)
+        parts.append(_box(x, y, wide, tall, "#f6f8fa", _RULE))
+        parts.append(_text(x + 6, y + 15, stage, size=12, fill=_DIM))
+        for index, item in enumerate(items):
+            cx = x + 13 + index % in_a_row * 17
+            cy = y + 32 + index // in_a_row * 18
+            hue = _HUES.get(item.status, _DIM)
+            parts.append(
+                f'<circle cx="{cx}" cy="{cy - 4}" r="7.5" fill="{hue}"/>'
+                + _text(cx, cy, item.sign, size=11, weight=700, fill=_CARD, anchor="middle")
+            )
+    return y + tall + 28
+
+
+def _grid(parts: list[str], panel: Grid, y: int) -> int:
+    """Draw a grid with its headings and legend; return the y below it."""
+    parts.append(_text(_PAD, y, panel.title, size=13, weight=650))
+    y += 18
+    across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
+    for index, name in enumerate(panel.legend):
+        x = _PAD + index * across
+        parts.append(_box(x, y - 9, 11, 11, _TINTS[index % len(_TINTS)]))
+        parts.append(_text(x + 16, y, name, size=11, fill=_DIM))
+    y += 20
+    left = _PAD + 48
+    width = min(_CELL_WIDTH, (_WIDTH - left - _PAD) // len(panel.columns))
+    parts.append(_text(left - 8, y, panel.corner, size=10, fill=_DIM, anchor="end"))
+    for index, name in enumerate(panel.columns):
+        x = left + index * width + width // 2
+        parts.append(_text(x, y, name, size=10, fill=_DIM, anchor="middle"))
+    y += 5
+    for name, row in zip(panel.rows, panel.cells, strict=True):
+        parts.append(_text(left - 8, y + 11, name, size=10, fill=_DIM, anchor="end"))
+        for index, (text, tone, _) in enumerate(row):
+            x = left + index * width
+            tint = "#eceff2" if tone < 0 else _TINTS[tone % len(_TINTS)]
+            parts.append(_box(x, y, width - 1, _CELL_HEIGHT - 1, tint))
+            if text:
+                parts.append(_text(x + width // 2, y + 10, text, size=9, anchor="middle"))
+        y += _CELL_HEIGHT
+    return y + 24
+
+
+def _box(x: int, y: int, width: int, height: int, fill: str, stroke: str = "") -> str:
+    edge = f' rx="4" stroke="{stroke}"' if stroke else ""
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}"{edge}/>'
+
+
+def _text(
+    x: int,
+    y: int,
+    text: str,
+    *,
+    size: int,
+    weight: int = 400,
+    fill: str = "",
+    anchor: str = "",
+) -> str:
+    looks = f' font-weight="{weight}"' if weight != 400 else ""
+    looks += f' fill="{fill}"' if fill else ""
+    looks += f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x}" y="{y}" font-size="{size}"{looks}>{clean(text)}</text>'
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Return text in lines of at most ``width`` characters, at most six."""
+    lines = [""]
+    for word in text.split():
+        if len(lines[-1]) + len(word) + 1 > width and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word[:width]}".strip()
+    return lines if len(lines) <= 6 else [*lines[:5], lines[5] + " ..."]

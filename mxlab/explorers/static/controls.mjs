@@ -1,0 +1,66 @@
+// The controls, grouped. They are made once and never rebuilt, so focus stays.
+
+import { h } from "./dom.mjs";
+
+/** One control: {node, show(value)}; `send(value)` is called with what the reader chose. */
+function control(spec, send, uid) {
+  const id = `${uid}-${spec.name}`;
+  const guarded = { "data-lm-suppress-shortcuts": "true" }; // else JupyterLab eats the arrow keys
+  const note = spec.help ? h("span", { class: "help", id: `${id}-help` }, spec.help) : "";
+  const common = { id, ...guarded, "aria-describedby": spec.help ? `${id}-help` : null };
+  const label = h("label", { for: id }, spec.label);
+  let show, fields;
+  if (spec.kind === "choice") {
+    const options = spec.options.map(([value, text]) => h("option", { value }, text));
+    const select = h("select", { ...common, onchange: () => send(select.value) }, ...options);
+    show = (value) => { select.value = value; };
+    fields = [select];
+  } else if (spec.kind === "text") {
+    const area = h("textarea", { ...common, rows: spec.lines, maxlength: spec.limit,
+      spellcheck: "false", oninput: () => send(area.value) });
+    show = (value) => { if (area.value !== value) area.value = value; };
+    fields = [area];
+  } else {
+    const number = h("input", { ...common, type: "number", min: spec.low, max: spec.high, step: 1,
+      inputmode: "numeric", required: true,
+      oninput: () => { if (number.checkValidity()) send(number.valueAsNumber); },
+      onchange: () => {
+        if (!number.checkValidity()) number.value = clamp(number.valueAsNumber, spec, last);
+        send(number.valueAsNumber);
+      } });
+    let last = spec.default;
+    fields = [number];
+    let range;
+    if (spec.slider) {
+      const [min, max, step] = spec.slider;
+      range = h("input", { ...guarded, type: "range", min, max, step, "aria-label": spec.label,
+        oninput: () => send(range.valueAsNumber) });
+      fields.unshift(range);
+    }
+    show = (value) => {
+      last = value;
+      if (number.value !== String(value)) number.value = value;
+      if (range && range.value !== String(value)) range.value = value;
+    };
+  }
+  return { node: h("div", { class: `control ${spec.kind}` }, label, ...fields, note), show };
+}
+
+const clamp = (value, spec, last) =>
+  Number.isFinite(value) ? Math.round(Math.min(Math.max(value, spec.low), spec.high)) : last;
+
+/** All controls under their groups. */
+export function form(spec, values, send, uid) {
+  const shows = new Map(), groups = new Map();
+  for (const item of spec.controls) {
+    const { node, show } = control(item, (value) => send(item.name, value), uid);
+    shows.set(item.name, show);
+    show(values(item.name));
+    if (!groups.has(item.group)) groups.set(item.group, []);
+    groups.get(item.group).push(node);
+  }
+  const sets = [...groups].map(([name, nodes]) =>
+    h("fieldset", {}, name ? h("legend", {}, name) : "", ...nodes));
+  return { node: h("form", { class: "controls", onsubmit: (e) => e.preventDefault() }, ...sets),
+    shows };
+}

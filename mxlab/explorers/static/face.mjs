@@ -1,0 +1,145 @@
+// The face of every explorer: draws controls and panels from JSON, sends the state back.
+// It computes no number. The same module serves JupyterLab (anywidget, where Python joins these
+// files into one) and the published page. Text goes in as textContent only; the CSS comes as data
+// because a shadow tree needs its own.
+
+import { form } from "./controls.mjs";
+import { h, reveal, same } from "./dom.mjs";
+import { MAKERS } from "./panels.mjs";
+import { actions } from "./takeaway.mjs";
+
+let faces = 0;
+
+function dress(root, css) {
+  try {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(css);
+    root.adoptedStyleSheets = [sheet];
+  } catch {
+    root.append(h("style", {}, css));
+  }
+}
+
+function render({ model, el }) {
+  const spec = model.get("spec"), uid = `mx${(faces += 1)}`;
+  const host = h("div", { class: "mxlab-face", "data-lm-suppress-shortcuts": "true" });
+  el.append(host);
+  const root = host.attachShadow({ mode: "open" });
+  dress(root, model.get("css"));
+
+  const answer = h("p", { class: "answer", role: "status" });
+  const notice = h("p", { class: "notice", role: "status" });
+  const told = h("span", { class: "told", role: "status" });
+  const panels = h("div", { class: "panels" });
+  const send = (name, value) => { model.set(name, value); model.save_changes(); };
+  const controls = form(spec, (name) => model.get(name), send, uid);
+  const foot = actions(model, spec, root, (text) => { told.textContent = text; });
+  foot.append(told);
+  root.append(h("section", { class: "explorer", "aria-label": spec.title },
+    h("p", { class: "title" }, spec.title), h("p", { class: "question" }, spec.question),
+    controls.node, notice, answer, panels, foot));
+
+  const drawn = new Map();
+  const context = {
+    root, uid,
+    link: (href) => (model.get("site") ? new URL(href, model.get("site")).href : ""),
+    follow: (key, from) => {
+      for (const { mark, node } of drawn.values()) {
+        const found = mark?.(key);
+        if (found && node !== from) reveal(found);
+      }
+    },
+  };
+
+  const paint = () => {
+    const { view, error } = model.get("answer") ?? {};
+    host.classList.toggle("stale", Boolean(error));
+    if (error) answer.textContent = error;
+    if (!view) return;
+    answer.className = `answer s-${view.status}`;
+    const text = `${view.sign} ${view.answer}`;
+    if (answer.textContent !== text) answer.textContent = text;
+    const gone = new Set(drawn.keys());
+    view.panels.forEach((panel, index) => {
+      gone.delete(panel.id);
+      const old = drawn.get(panel.id);
+      if (old && same(old.last, panel)) return;
+      if (!old || old.update(panel) === false) {
+        const made = MAKERS[panel.kind](panel, context);
+        if (old) old.node.replaceWith(made.node);
+        else panels.insertBefore(made.node, panels.children[index] ?? null);
+        drawn.set(panel.id, made);
+      }
+      drawn.get(panel.id).last = panel;
+    });
+    for (const id of gone) {
+      drawn.get(id).node.remove();
+      drawn.delete(id);
+    }
+  };
+  const warn = () => {
+    const text = model.get("notice") ?? "";
+    notice.textContent = text;
+    notice.hidden = !text;
+    controls.node.inert = Boolean(model.get("dead"));
+  };
+
+  const listeners = [["change:answer", paint], ["change:notice", warn], ["change:dead", warn]];
+  for (const [name, show] of controls.shows) {
+    listeners.push([`change:${name}`, () => show(model.get(name))]);
+  }
+  for (const [event, listener] of listeners) model.on(event, listener);
+  paint();
+  warn();
+  return () => {
+    for (const [event, listener] of listeners) model.off(event, listener);
+    host.remove();
+  };
+}
+
+// ---- JupyterLab: the saved output is HTML with a mount point; the face goes there while a kernel
+// holds the model. Nothing here waits: anywidget drops messages of a slow initialize. -------------
+
+function initialize({ model }) {
+  const id = model.get("mount"), live = new Map();
+  const mounts = document.getElementsByClassName("mxlab-explorer");
+  const hide = (mount, hidden) => {
+    for (const still of mount.getElementsByClassName("mxlab-static")) still.hidden = hidden;
+  };
+  const scan = () => {
+    for (const mount of mounts) {
+      if (mount.id === id && !live.has(mount)) {
+        live.set(mount, render({ model, el: mount }));
+        hide(mount, true);
+      }
+    }
+    for (const [mount, stop] of live) {
+      if (!mount.isConnected) {
+        stop();
+        live.delete(mount);
+      }
+    }
+  };
+  const eye = new MutationObserver(scan);
+  eye.observe(document.body, { childList: true, subtree: true });
+  scan();
+
+  const pulse = async () => { // the proxy does not expose comm_live
+    const whole = await model.widget_manager?.get_model?.(model.model_id ?? id.slice(6));
+    if (!whole || whole.comm_live !== false) return;
+    model.set("dead", true);
+    model.set("notice", "The kernel that computed this is gone. Run the cell again.");
+  };
+  model.on("comm_live_update", pulse);
+  Promise.resolve().then(pulse).catch(() => {});
+  return () => {
+    eye.disconnect();
+    model.off("comm_live_update", pulse);
+    for (const [mount, stop] of live) {
+      stop();
+      hide(mount, false);
+    }
+  };
+}
+
+export default { render, initialize };

@@ -1,0 +1,146 @@
+// The panels. Each maker returns {node, update(panel)}; update returns false to be made anew.
+
+import { h, move, write } from "./dom.mjs";
+
+function frame(panel, ...children) {
+  const head = h("p", { class: "panel-title" }, panel.title);
+  return h("section", { class: `panel ${panel.kind}`, "aria-label": panel.title }, head,
+    ...children);
+}
+
+function facts(first) {
+  const body = h("tbody"), alt = h("caption", { class: "sr" });
+  const node = frame(first, h("table", { class: "plain" }, alt, body));
+  const update = (panel) => {
+    alt.textContent = panel.alt;
+    body.replaceChildren(...panel.rows.map(([name, value, how]) =>
+      h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "value" }, value),
+        h("td", { class: "how" }, how))));
+  };
+  update(first);
+  return { node, update };
+}
+
+function verdicts(first, context) {
+  const list = h("ol", { class: "items" }), alt = h("p", { class: "alt" });
+  const more = h("button", { type: "button", class: "more", "aria-expanded": "false",
+    onclick: () => { open = !open; fold(); } });
+  const node = frame(first, alt, list, more);
+  let open = false, panel = first;
+  const fold = () => {
+    const quiet = panel.items.filter((item) => item.quiet).length;
+    list.classList.toggle("open", open);
+    more.hidden = !quiet;
+    more.setAttribute("aria-expanded", String(open));
+    more.textContent = `${open ? "Hide" : "Show"} ${quiet} ${panel.quiet}`;
+  };
+  const update = (next) => {
+    panel = next;
+    alt.textContent = panel.alt;
+    const focus = list.contains(context.root.activeElement) && context.root.activeElement.href;
+    list.replaceChildren(...panel.items.map((item) => verdict(item, context)));
+    if (focus) [...list.querySelectorAll("a")].find((a) => a.href === focus)?.focus();
+    fold();
+  };
+  update(first);
+  return { node, update };
+}
+
+function verdict(item, { link }) {
+  const href = item.href && link(item.href);
+  const name = href ? h("a", { href, class: "name" }, item.name)
+    : h("span", { class: "name" }, item.name);
+  const notes = item.notes.map(([what, text]) =>
+    h("div", {}, h("dt", {}, what), h("dd", {}, text)));
+  return h("li", { class: `item s-${item.status}${item.quiet ? " quiet" : ""}` },
+    h("span", { class: "stage" }, item.stage),
+    h("span", { class: "status" }, h("span", { class: "sign", "aria-hidden": "true" }, item.sign),
+      ` ${item.status}`),
+    name, h("span", { class: "because" }, item.because),
+    item.message ? h("p", { class: "message" }, item.message) : "",
+    notes.length ? h("dl", { class: "notes" }, ...notes) : "");
+}
+
+function grid(first, context) {
+  const uid = `${context.uid}-${first.id}`;
+  const legend = h("ul", { class: "legend" });
+  const alt = h("p", { class: "alt", id: `${uid}-alt` });
+  const say = h("p", { class: "say" });
+  const table = h("table", { class: "grid", role: "grid", "aria-label": first.title,
+    "aria-describedby": `${uid}-alt`, "data-lm-suppress-shortcuts": "true" });
+  const node = frame(first, alt, legend, h("div", { class: "scroll" }, table), say);
+  const rows = first.rows.map((name) =>
+    h("tr", {}, h("th", { scope: "row" }, name), ...first.columns.map(() =>
+      h("td", { role: "gridcell", tabindex: "-1" }))));
+  table.append(
+    h("thead", {}, h("tr", {}, h("td", {}, first.corner),
+      ...first.columns.map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, ...rows));
+  const cells = rows.map((row) => [...row.children].slice(1));
+  let panel = first, stop = [0, 0];
+  cells[0][0].tabIndex = 0;
+  const place = (td) => [td.parentNode.sectionRowIndex, td.cellIndex - 1];
+  const sentence = (r, c) => (panel.tone[r][c] < 0
+    ? `${panel.corner} ${panel.rows[r]}, ${panel.columns[c]}: ${panel.nothing}`
+    : panel.say.replace(/\{(row|column|text)\}/g, (_, what) =>
+      ({ row: panel.rows[r], column: panel.columns[c], text: panel.text[r][c] })[what]));
+  const point = (td) => {
+    const [r, c] = place(td);
+    say.textContent = sentence(r, c);
+    context.follow(panel.key[r][c], node);
+  };
+  const cellOf = (event) => event.target.closest?.("td[role=gridcell]");
+  table.addEventListener("pointerover", (event) => { const td = cellOf(event); if (td) point(td); });
+  table.addEventListener("focusin", (event) => {
+    const td = cellOf(event);
+    if (!td) return;
+    cells[stop[0]][stop[1]].tabIndex = -1;
+    stop = place(td);
+    td.tabIndex = 0;
+    point(td);
+  });
+  table.addEventListener("click", (event) => cellOf(event)?.focus());
+  table.addEventListener("keydown", (event) => {
+    const to = move(event, stop, cells.length, cells[0].length);
+    if (!to) return;
+    event.preventDefault();
+    event.stopPropagation();
+    cells[to[0]][to[1]].focus();
+  });
+  const update = (next) => {
+    if (next.rows.length !== panel.rows.length || next.columns.length !== panel.columns.length) {
+      return false;
+    }
+    panel = next;
+    alt.textContent = panel.alt;
+    [...table.tHead.rows[0].cells].forEach((th, i) => {
+      write(th, i ? panel.columns[i - 1] : panel.corner);
+    });
+    legend.replaceChildren(...panel.legend.map((text, i) =>
+      h("li", {}, h("span", { class: `swatch t${i}`, "aria-hidden": "true" }), text)));
+    cells.forEach((row, r) => {
+      write(rows[r].firstChild, panel.rows[r]);
+      row.forEach((td, c) => {
+        write(td, panel.text[r][c]);
+        const tone = panel.tone[r][c] < 0 ? "none" : `t${panel.tone[r][c]}`;
+        if (td.className !== tone) td.className = tone;
+      });
+    });
+    if (context.root.activeElement?.closest?.("table") === table) point(cells[stop[0]][stop[1]]);
+    else say.textContent = sentence(...stop);
+    return true;
+  };
+  const mark = (key) => {
+    let found;
+    cells.forEach((row, r) => row.forEach((td, c) => {
+      const on = key >= 0 && panel.key[r][c] === key;
+      td.classList.toggle("linked", on);
+      if (on) found = td;
+    }));
+    return found;
+  };
+  update(first);
+  return { node, update, mark };
+}
+
+export const MAKERS = { facts, verdicts, grid };

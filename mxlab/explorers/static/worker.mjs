@@ -1,0 +1,71 @@
+// The page's one worker: Pyodide with mxlab. Messages in {id, name, state}, out {ready},
+// {id, json} or {fatal}. Started with #<folder of pyodide>; everything else lies beside this file.
+
+const fatal = (error) => postMessage({ fatal: `${error?.message ?? error}`.slice(0, 300) });
+addEventListener("unhandledrejection", (event) => fatal(event.reason)); // Pyodide does not reject
+addEventListener("error", (event) => fatal(event.message));
+
+const here = new URL("./", import.meta.url);
+const indexURL = new URL(decodeURIComponent(location.hash.slice(1)), here).href;
+const SNAPSHOT = new URL("snapshot", here).href; // the folder's name holds the hash
+const CACHE = "mxlab-snapshots";
+
+/** The memory of an earlier start, or nothing: no Cache Storage on plain http or in private. */
+async function recall() {
+  try {
+    const found = await (await caches.open(CACHE)).match(SNAPSHOT);
+    return found && new Uint8Array(await found.arrayBuffer());
+  } catch {
+    return undefined;
+  }
+}
+
+/** Keep the memory for the next start; forget those of older builds of this site. */
+async function remember(memory) {
+  try {
+    const cache = await caches.open(CACHE), site = new URL("../", here).href;
+    for (const { url } of await cache.keys()) {
+      if (url.startsWith(site) && url !== SNAPSHOT) await cache.delete(url);
+    }
+    await cache.put(SNAPSHOT, new Response(memory));
+  } catch { /* the next start is a slow one */ }
+}
+
+async function start() {
+  // throws at once where a CSP forbids wasm; Pyodide would wait for ever
+  new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
+  const zip = fetch(new URL("mxlab.zip", here)).then((reply) => {
+    if (!reply.ok) throw new Error(`mxlab.zip: HTTP ${reply.status}`);
+    return reply.arrayBuffer();
+  }).then((bytes) => new Uint8Array(bytes));
+  const [{ loadPyodide }, memory] = await Promise.all([import(`${indexURL}pyodide.mjs`), recall()]);
+  let python, made;
+  if (memory) {
+    try { // a snapshot holds memory, not files
+      python = await loadPyodide({ indexURL, _loadSnapshot: memory });
+      python.FS.writeFile("/mxlab.zip", await zip);
+    } catch {
+      python = undefined;
+    }
+  }
+  if (!python) {
+    python = await loadPyodide({ indexURL, _makeSnapshot: true });
+    python.FS.writeFile("/mxlab.zip", await zip);
+    python.runPython("import sys; sys.path.insert(0, '/mxlab.zip')\n"
+      + "from mxlab.explorers import EXPLORERS, explorer\nfor name in EXPLORERS: explorer(name)");
+    try {
+      made = python.makeMemorySnapshot(); // before any proxy exists
+    } catch { /* a newer Pyodide without snapshots */ }
+  }
+  const answer = python.runPython("from mxlab.explorers import answer; answer");
+  onmessage = ({ data }) => {
+    postMessage({ id: data.id, json: answer(data.name, data.state) });
+    if (made) {
+      remember(made);
+      made = undefined;
+    }
+  };
+  postMessage({ ready: true });
+}
+
+start().catch(fatal);

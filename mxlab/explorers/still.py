@@ -1,0 +1,128 @@
+"""A view as HTML that needs no script: the picture, the verdicts, the tables.
+
+This is what a notebook saves and what the published page shows until Python runs; the element is
+also the mount point of the face. Untrusted notebooks keep it: no inline SVG, no style sheet, no
+``data-`` attribute is needed to read it. Tags stand on lines of their own, because the book's
+search index simply removes them and would glue words together.
+"""
+
+import base64
+import json
+
+from mxlab.explorers.panels import Facts, Grid, Item, Verdicts, View
+from mxlab.explorers.picture import clean, picture
+from mxlab.explorers.protocol import Explorer
+
+#: the most cells of one table
+MOST_CELLS = 256
+
+
+def still(explorer: Explorer, state: object, mount: str) -> str:
+    """Return the HTML of an explorer at ``state``, to be mounted at the id ``mount``.
+
+    >>> from mxlab.explorers import explorer
+    >>> "<img" in still(explorer("will_it_run"), {}, "here")
+    True
+    """
+    tidy = explorer.clean(state)
+    view = explorer.view(tidy)
+    data = {"name": explorer.name, "spec": explorer.spec(), "state": tidy}
+    attributes = "".join(
+        f' data-{key}="{clean(value if isinstance(value, str) else _json(value))}"'
+        for key, value in data.items()
+    )
+    parts = [
+        f'<div class="mxlab-explorer" id="{clean(mount)}"{attributes}>',
+        '<div class="mxlab-static">',
+        f"<p>\n<strong>{clean(explorer.title)}</strong>\n{clean(explorer.question)}\n</p>",
+        f"<p>\n<strong>{clean(view.sign)} {clean(view.answer)}</strong>\n</p>",
+        f"<p>\n{_settings(explorer, tidy)}\n</p>",
+        _image(explorer, view),
+    ]
+    for panel in view.panels:
+        if isinstance(panel, Verdicts):
+            parts.append(_verdicts(panel))
+        elif isinstance(panel, Facts):
+            parts.append(_facts(panel))
+        else:
+            parts.append(_grid(panel))
+    parts += ["</div>", "</div>"]
+    return "\n".join(part for part in parts if part)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _settings(explorer: Explorer, state: dict[str, int | str]) -> str:
+    said = (
+        f"{control.label}&nbsp;= {clean(str(state[control.name]))}" for control in explorer.controls
+    )
+    return "Settings: " + ",\n".join(said) + "."
+
+
+def _image(explorer: Explorer, view: View) -> str:
+    svg = picture(explorer.title, view)
+    source = base64.b64encode(svg.encode()).decode()
+    drawn = [
+        p.alt for p in view.panels if isinstance(p, Verdicts) or (isinstance(p, Grid) and p.drawn)
+    ]
+    alt = clean(" ".join([view.answer, *drawn]))
+    return (
+        f'<img alt="{alt}" src="data:image/svg+xml;base64,{source}" '
+        'style="width: 100%; max-width: 760px; height: auto">'
+    )
+
+
+def _verdicts(panel: Verdicts) -> str:
+    shown = [item for item in panel.items if not item.quiet]
+    folded = len(panel.items) - len(shown)
+    more = f"\n<p>\nand {folded} {clean(panel.quiet)}\n</p>" if folded else ""
+    lines = "\n".join(_item(item) for item in shown)
+    return _titled(panel.title, panel.alt) + f"\n<ol>\n{lines}\n</ol>{more}"
+
+
+def _item(item: Item) -> str:
+    message = f"<br>\n<code>{clean(item.message)}</code>" if item.message else ""
+    fixes = "".join(f"<br>\nfix: {clean(text)}" for what, text in item.notes if what == "fix")
+    return (
+        f"<li>\n{clean(item.stage)} {clean(item.sign)} <strong>{clean(item.status)}</strong>\n"
+        f"<code>{clean(item.name)}</code>\n{clean(item.because)}\n{message}{fixes}\n</li>"
+    )
+
+
+def _facts(panel: Facts) -> str:
+    rows = "\n".join(
+        f'<tr>\n<th scope="row">{clean(name)}</th>\n<td>{clean(value)}</td>\n'
+        f"<td>{clean(how)}</td>\n</tr>"
+        for name, value, how in panel.rows
+    )
+    return _titled(panel.title, panel.alt) + f"\n<table>\n<tbody>\n{rows}\n</tbody>\n</table>"
+
+
+def _grid(panel: Grid) -> str:
+    """Return the sampled rows, or the first ones; a grid that is drawn needs no table."""
+    if panel.drawn and not panel.sample:
+        return ""
+    most = max(1, MOST_CELLS // len(panel.columns))
+    wanted = (panel.sample or tuple(range(len(panel.rows))))[:most]
+    head = "\n".join(f'<th scope="col">{clean(name)}</th>' for name in panel.columns)
+    body = "\n".join(
+        f'<tr>\n<th scope="row">{clean(panel.rows[r])}</th>\n'
+        + "\n".join(f"<td>{clean(text) or '&nbsp;'}</td>" for text, _, _ in panel.cells[r])
+        + "\n</tr>"
+        for r in wanted
+    )
+    left_out = len(panel.rows) - len(wanted)
+    note = (
+        f"\n<p>\n{left_out} of {len(panel.rows)} rows are left out here.\n</p>" if left_out else ""
+    )
+    return (
+        _titled(panel.title, panel.alt)
+        + f"\n<table>\n<thead>\n<tr>\n<td>{clean(panel.corner)}</td>\n{head}\n</tr>\n</thead>\n"
+        + f"<tbody>\n{body}\n</tbody>\n</table>{note}"
+    )
+
+
+def _titled(title: str, alt: str) -> str:
+    return f"<p>\n<strong>{clean(title)}</strong>\n<br>\n{clean(alt)}\n</p>"
