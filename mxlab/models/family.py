@@ -1,0 +1,40 @@
+"""What a family of models is to mxlab: a row that says how its config becomes linears."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mxlab.models.build import Build
+from mxlab.models.kv_cache import KvCache
+from mxlab.models.vision import Tower
+
+
+class Part(Protocol):
+    """One part of a decoder layer: attention, MLP, experts."""
+
+    def lay_out(self, build: Build) -> KvCache | None:
+        """Add the part's rows to the build; return the KV cache where the part keeps one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One recipe.
+
+    ``architectures`` and ``model_types`` are the names in a config that select it. ``nested`` is
+    the key of the object that holds the decoder's sizes when the config has it. ``keys`` translates
+    the field's names to the family's own. ``tied`` is what an absent ``tie_word_embeddings`` means.
+    ``block`` and ``head`` are module names of SGLang 0.5.23.
+    """
+
+    name: str
+    architectures: tuple[str, ...]
+    model_types: tuple[str, ...] = ()
+    parts: tuple[Part, ...]
+    block: str = "model.layers.{layer}."
+    head: str = "lm_head"
+    nested: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    tied: bool = False
+    vision: Tower | None = None
+    unknown: tuple[str, ...] = ()  # what the recipe leaves out, and why
+    notes: tuple[str, ...] = ()

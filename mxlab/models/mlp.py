@@ -1,0 +1,188 @@
+"""Feed-forward parts: the dense MLP, routed and shared experts, and the output head."""
+
+from dataclasses import dataclass
+
+from mxlab.models.build import Build, Shape
+from mxlab.models.layer_sets import LayerRule, every
+from mxlab.models.sharding import Indivisible, divide, padded_vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseMlp:
+    """A gated MLP (gate and up fused), or a plain one with ``gated=False``."""
+
+    up: str = "gate_up_proj"
+    up_sources: tuple[str, ...] = ("gate_proj", "up_proj")
+    down: str = "down_proj"
+    down_sources: tuple[str, ...] = ("down_proj",)
+    module: str = "mlp"
+    width: str = "intermediate_size"
+    gated: bool = True
+    four_hidden: bool = False  # 4 * hidden_size when absent
+    layers: LayerRule = every
+
+    def lay_out(self, build: Build) -> None:
+        """Add the rows."""
+        indices = self.layers(build)
+        if not indices:
+            return
+        hidden = build.hidden
+        width = build.optional(self.width)
+        if width is None and self.four_hidden:
+            width = 4 * hidden
+            build.derive(f"{build.key(self.width)} = 4 * hidden_size = {width}")
+        if width is None:
+            width = build.size(self.width)
+        lay_out_mlp(
+            build,
+            (self.up, self.down),
+            (self.width, width),
+            gated=self.gated,
+            up_sources=self.up_sources,
+            down_sources=self.down_sources,
+            module=self.module,
+            indices=indices,
+        )
+
+
+def lay_out_mlp(
+    build: Build,
+    names: tuple[str, str],
+    width: tuple[str, int],
+    *,
+    gated: bool,
+    up_sources: tuple[str, ...],
+    down_sources: tuple[str, ...],
+    module: str,
+    indices: tuple[int, ...],
+) -> None:
+    """Add one MLP: column-parallel up (and gate), row-parallel down."""
+    up, down = names
+    at = f"{build.block}{module}."
+    build.column(
+        up,
+        [width] * (2 if gated else 1),
+        build.hidden,
+        sources=up_sources,
+        path=at + up.rsplit(".", 1)[-1],
+        indices=indices,
+    )
+    build.row(
+        down,
+        build.hidden,
+        width,
+        sources=down_sources,
+        path=at + down.rsplit(".", 1)[-1],
+        indices=indices,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """Routed experts, split over MoE-TP = tp / ep, and their router.
+
+    ``shared`` names the shared expert's module, ``shared_width`` the key of its width; without the
+    key the width is ``n_shared_experts`` times that of a routed expert.
+    """
+
+    layers: LayerRule
+    count: str = "num_experts"
+    width: str = "moe_intermediate_size"
+    module: str = "mlp"
+    router: str = "gate"
+    shared: str | None = None
+    shared_width: str | None = None
+    shared_count: str | None = "n_shared_experts"
+
+    def lay_out(self, build: Build) -> None:
+        """Add the rows."""
+        indices = self.layers(build)
+        if not indices:
+            return
+        hidden = build.hidden
+        experts, width = build.size(self.count), build.size(self.width)
+        at = f"{build.block}{self.module}."
+        moe_tp = build.tp // build.ep
+
+        def per_partition() -> int:
+            if experts % build.ep:
+                raise Indivisible(f"experts={experts} not divisible by ep={build.ep}")
+            return divide(self.width, width, moe_tp)
+
+        def w13() -> Shape:
+            return (per_partition(),) * 2, hidden
+
+        def w2() -> Shape:
+            return (hidden,), per_partition()
+
+        for name, shape, shard, source in (
+            ("experts.w13", w13, "column", "experts.gate_up_proj"),
+            ("experts.w2", w2, "row", "experts.down_proj"),
+        ):
+            build.add(
+                name,
+                shape,
+                shard=shard,
+                sources=(source,),
+                path=at + "experts",
+                indices=indices,
+                kind="moe",
+                experts=experts,
+                experts_per_rank=None if experts % build.ep else experts // build.ep,
+            )
+        self._lay_out_shared(build, width, indices)
+        build.replicated(
+            "router",
+            (experts,),
+            hidden,
+            sources=(self.router,),
+            path=at + self.router,
+            indices=indices,
+            kind="router",
+        )
+
+    def _lay_out_shared(self, build: Build, width: int, indices: tuple[int, ...]) -> None:
+        if self.shared is None:
+            return
+        if self.shared_width is not None:
+            name, total = self.shared_width, build.size(self.shared_width, 0)
+        elif self.shared_count is None:
+            name, total = self.width, width
+        else:
+            named = build.config.named(build.key(self.shared_count))
+            count = build.optional(self.shared_count, 0) if named else build.size(self.shared_count)
+            name, total = self.width, width * (count or 0)
+            if count and count > 1:
+                name = f"{self.shared_count}*{self.width}"
+                build.derive(f"shared expert width = {name} = {count} * {width} = {total}")
+        if not total:
+            return
+        lay_out_mlp(
+            build,
+            (f"{self.shared}.gate_up_proj", f"{self.shared}.down_proj"),
+            (name, total),
+            gated=True,
+            up_sources=(f"{self.shared}.gate_proj", f"{self.shared}.up_proj"),
+            down_sources=(f"{self.shared}.down_proj",),
+            module=f"{self.module}.{self.shared}",
+            indices=indices,
+        )
+
+
+def lay_out_head(build: Build, path: str, *, tied: bool) -> None:
+    """Add the output head: the vocabulary padded to 64, then split."""
+    vocabulary = build.size("vocab_size")
+    rows = padded_vocabulary(vocabulary, build.tp)
+    if rows != vocabulary:
+        multiple = 64 if rows == -(-vocabulary // 64) * 64 else 64 * build.tp
+        build.derive(f"lm_head rows = vocab_size {vocabulary} padded to {rows} ({multiple}s)")
+    build.add(
+        "lm_head",
+        lambda: ((rows // build.tp,), build.hidden),
+        shard="vocab",
+        sources=("embed_tokens (tied)" if tied else "lm_head",),
+        path=path,
+        indices=(),
+        kind="lm_head",
+        count=1,
+    )

@@ -1,0 +1,178 @@
+"""From a config.json to the linears of one rank."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mxlab.errors import InputError, quote, whole_number
+from mxlab.models.build import Build
+from mxlab.models.config import MAX_LAYERS, Section, read_config
+from mxlab.models.families import find_family, identify
+from mxlab.models.family import Family
+from mxlab.models.kv_cache import KvCache
+from mxlab.models.linear import Linear
+from mxlab.models.mlp import lay_out_head
+
+MAX_RANKS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """The linears of one rank, and what was not derived.
+
+    ``loads`` is False when a linear cannot be split; ``why`` says which number does not divide.
+    ``vision_only`` is True when only vision rows fail: the encoder can run data-parallel instead.
+    ``unknown`` names what was not derived and why, ``derived`` what was not read from the config
+    but follows from it, ``notes`` what else a reader should know.
+    """
+
+    model_type: str
+    architecture: str
+    family: str | None
+    tp: int
+    ep: int
+    loads: bool
+    why: tuple[str, ...]
+    vision_only: bool
+    layers: tuple[Linear, ...]
+    kv: KvCache | None
+    unknown: tuple[str, ...]
+    derived: tuple[str, ...]
+    notes: tuple[str, ...]
+    config: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contract's JSON object."""
+        return {
+            "model_type": self.model_type,
+            "architecture": self.architecture,
+            "family": self.family,
+            "tp": self.tp,
+            "ep": self.ep,
+            "loads": self.loads,
+            "why": list(self.why),
+            "vision_only": self.vision_only,
+            "layers": [row.to_json() for row in self.layers],
+            "kv": self.kv.to_json() if self.kv else None,
+            "unknown": list(self.unknown),
+            "derived": list(self.derived),
+            "notes": list(self.notes),
+        }
+
+
+def _check_ranks(tp: int, ep: int) -> None:
+    whole_number("tp", tp, 1, MAX_RANKS)
+    whole_number("ep", ep, 1, MAX_RANKS)
+    if tp % ep:
+        divisors = [n for n in range(1, tp + 1) if tp % n == 0]
+        near = min(divisors, key=lambda n: (abs(n - ep), n))
+        raise InputError(f"ep is {ep}: expected a divisor of tp = {tp}; the nearest is {near}")
+
+
+def _tied(config: Section, decoder: Section, default: bool) -> bool:
+    """Tell whether the output head is the embedding; the outer config decides where it says so."""
+    for section in (config, decoder):
+        written = section.flag("tie_word_embeddings")
+        if written is not None:
+            return written
+    return default
+
+
+def _mtp_notes(decoder: Section) -> list[str]:
+    """Return what is left out for speculative decoding: layers that a plain start does not build."""
+    keys = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+    return [
+        f"{decoder.at(key)} = {count}: multi-token-prediction layers are not listed"
+        for key in keys
+        if (count := decoder.whole(key, 0, MAX_LAYERS))
+    ]
+
+
+def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, KvCache | None]:
+    nested = config.section(family.nested) if family.nested else None
+    decoder = nested or config
+    build = Build(config=decoder, tp=tp, ep=ep, block=family.block, keys=family.keys)
+    caches: list[KvCache] = []
+    try:
+        build.per_layer("layer_types")
+        for part in family.parts:
+            cache = part.lay_out(build)
+            if cache is not None:
+                caches.append(cache)
+        lay_out_head(build, family.head, tied=_tied(config, decoder, family.tied))
+    except InputError:
+        build.check_complete(family.name)  # a placeholder for a missing key may have been refused
+        raise
+    build.check_complete(family.name)
+    if family.vision:
+        family.vision.lay_out(build, config.section("vision_config"))
+    build.unknown.extend(family.unknown)
+    build.notes.extend((*family.notes, *_mtp_notes(decoder)))
+    if ep > 1 and not any(row.kind == "moe" for row in build.rows):
+        build.notes.append(f"ep = {ep} changes nothing: no layer has routed experts")
+    return build, caches[0] if caches else None
+
+
+def _unknown_layers(config: Section, architecture: str, model_type: str) -> tuple[str, ...]:
+    """Return what can be said about a model without a recipe: nothing, layer by layer."""
+    why = f"no recipe for {quote(architecture or model_type)}"
+    if architecture and model_type:
+        why += f" (model_type {quote(model_type)})"
+    decoder = config.section("text_config") or config
+    depth = decoder.whole("num_hidden_layers", 1, MAX_LAYERS)
+    if depth is None:
+        return (f"all layers: attention, mlp, lm_head ({why}; num_hidden_layers is absent too)",)
+    return (
+        f"layers 0-{depth - 1}: attention ({why})",
+        f"layers 0-{depth - 1}: mlp or experts ({why})",
+        f"lm_head ({why})",
+    )
+
+
+def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> Shapes:
+    """Return the effective shape of every linear of a model on one rank.
+
+    ``config`` is what `read_config` takes. ``tp`` ranks share a linear, ``tp / ep`` the width of
+    one expert (SGLang's rule). Shapes are (N, K) = (output, input) features. Raises InputError for
+    a config that is not one, a missing or impossible size, and sizes of TP that cannot be. A linear
+    that does not divide stays as a row with ``invalid``. Source: SGLang 0.5.23 and vLLM 0.33.0.
+
+    >>> [(row.linear, row.n, row.k) for row in shapes("Llama-3.1-8B", tp=8).layers][:2]
+    [('qkv_proj', 768, 4096), ('o_proj', 4096, 512)]
+    """
+    _check_ranks(tp, ep)
+    raw = read_config(config)
+    section = Section(raw)
+    architecture, model_type = identify(section)
+    for key in ("text_config", "vision_config"):
+        section.section(key)  # refuses a list or a string there, whatever the family
+    family = find_family(section)
+    rows: list[Linear] = []
+    cache: KvCache | None = None
+    unknown: tuple[str, ...]
+    derived: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    if family is None:
+        unknown = _unknown_layers(section, architecture, model_type)
+    else:
+        build, cache = _derive(family, section, tp, ep)
+        rows, unknown = build.rows, tuple(build.unknown)
+        derived, notes = tuple(build.derived), tuple(build.notes)
+    broken = [row for row in rows if row.invalid]
+    return Shapes(
+        model_type=model_type,
+        architecture=architecture,
+        family=family.name if family else None,
+        tp=tp,
+        ep=ep,
+        loads=not broken,
+        why=tuple(sorted({row.invalid for row in broken if row.invalid})),
+        vision_only=bool(broken) and all(row.linear.startswith("visual.") for row in broken),
+        layers=tuple(rows),
+        kv=cache,
+        unknown=unknown,
+        derived=derived,
+        notes=notes,
+        config=raw,
+    )
