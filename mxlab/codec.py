@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import SupportsFloat
 
 from mxlab.errors import InputError, choose, quote, whole_number
@@ -101,7 +102,11 @@ def decode(code: int, fmt: FormatLike = "e4m3") -> Decoded:
     fmt = get_format(fmt)
     if not isinstance(code, bool) and hasattr(code, "__index__"):
         code = operator.index(code)  # NumPy's integers too
-    code = whole_number(f"{fmt.name} code", code, 0, 255)
+    return _decode(whole_number(f"{fmt.name} code", code, 0, 255), fmt)
+
+
+@lru_cache(maxsize=3 * 256)
+def _decode(code: int, fmt: Format) -> Decoded:
     sign = code >> 7 if fmt.signed else 0
     magnitude = code & 0x7F if fmt.signed else code
     exponent, mantissa = divmod(magnitude, 1 << fmt.mantissa_bits)

@@ -19,7 +19,10 @@ def quote(value: object) -> str:
     >>> quote("a\\nb")
     "'a\\\\nb'"
     """
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # Python refuses to write integers of over 4300 digits
+        text = f"<{type(value).__name__} with too many digits>"
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return repr(shown) if isinstance(value, str) else shown.replace("\n", " ")
 
@@ -30,7 +33,7 @@ def nearest(value: str, names: Iterable[str]) -> str:
     >>> nearest("rcel", ["floor", "rceil"])
     "; did you mean 'rceil'?"
     """
-    close = get_close_matches(value.lower(), list(names), n=1, cutoff=0.5)
+    close = get_close_matches(value[:_SHOWN].lower(), list(names), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -117,14 +117,8 @@ def float32_bits(value: Number, what: str = "value") -> int:
     except (OverflowError, struct.error):
         largest = "3.4028234663852886e+38"
         raise InputError(
-            f"{what} is {_short(number)}: beyond float32; the nearest is {largest} in magnitude"
+            f"{what} is {quote(number)}: beyond float32; the nearest is {largest} in magnitude"
         ) from None
-
-
-def _short(number: object) -> str:
-    if isinstance(number, int) and abs(number) >= 10**30:
-        return "an integer of over 30 digits"
-    return quote(number)
 
 
 def float32_from_bits(bits: int) -> float:

@@ -4,6 +4,7 @@ import argparse
 import re
 from typing import Any
 
+from mxlab.cli import values
 from mxlab.cli.result import Result
 from mxlab.errors import InputError, quote
 from mxlab.layout import LAYOUTS, ScaleLayout, layout
@@ -23,6 +24,7 @@ _SHOWN = (8, 16)  # rows and columns of the table that a person sees
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    values.allow_negative_values(parser)
     parser.add_argument("rows", help="rows of the scale matrix (M or N)")
     parser.add_argument("cols", help="columns of the scale matrix (K / 32)")
     parser.add_argument("--layout", default="tile_128x4", help=f"{', '.join(LAYOUTS)}")
