@@ -15,7 +15,7 @@ class Gpu:
 
     name: str
     label: str
-    vendor: str  # nvidia, amd
+    vendor: str  # nvidia, amd, none
     arch: str
     capability: tuple[int, int]
     native_mx: bool
@@ -57,11 +57,16 @@ def _amd(name: str, label: str, gfx: str, capability: tuple[int, int], native: b
 GPUS: dict[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
+        _nvidia("t4", "T4", 7, 5),
         _nvidia("a100", "A100", 8, 0),
+        _nvidia("a10", "A10", 8, 6),
+        _nvidia("l4", "L4", 8, 9),
         _nvidia("l40s", "L40S", 8, 9),
         _nvidia("rtx4090", "RTX 4090", 8, 9),
         _nvidia("h100", "H100", 9, 0),
+        _nvidia("h20", "H20", 9, 0),
         _nvidia("h200", "H200", 9, 0),
+        _nvidia("gh200", "GH200", 9, 0),
         _nvidia("b200", "B200", 10, 0),
         _nvidia("gb200", "GB200", 10, 0),
         _nvidia("b300", "B300", 10, 3),
@@ -74,14 +79,60 @@ GPUS: dict[str, Gpu] = {
         _amd("mi325x", "Instinct MI325X", "gfx942", (9, 4), native=False),
         _amd("mi350x", "Instinct MI350X", "gfx950", (9, 5), native=True),
         _amd("mi355x", "Instinct MI355X", "gfx950", (9, 5), native=True),
+        _amd("gfx1250", "gfx1250 (capability assumed)", "gfx1250", (12, 5), native=True),
+        Gpu(
+            name="cpu",
+            label="no GPU",
+            vendor="none",
+            arch="",
+            capability=(0, 0),
+            native_mx=False,
+            toolkit="0.0",
+            source="no device: SGLang skips its capability check",
+        ),
     )
+}
+
+#: compiler and vendor names -> the GPU that stands for them
+ALIASES: dict[str, str] = {
+    "sm75": "t4",
+    "sm80": "a100",
+    "sm86": "a10",
+    "sm89": "l40s",
+    "sm90": "h200",
+    "hopper": "h200",
+    "sm100": "b200",
+    "blackwell": "b200",
+    "sm103": "b300",
+    "sm110": "thor",
+    "sm120": "rtx5090",
+    "sm121": "gb10",
+    "dgxspark": "gb10",
+    "gfx942": "mi300x",
+    "gfx950": "mi355x",
+    "mi300": "mi300x",
+    "mi325": "mi325x",
+    "mi350": "mi350x",
+    "mi355": "mi355x",
+    "none": "cpu",
 }
 
 
 def gpu(name: str) -> Gpu:
-    """Return the GPU called ``name``, or raise InputError with the nearest names.
+    """Return the GPU called ``name`` (case, spaces, ``-`` and ``_`` do not matter).
+
+    Raises InputError with the nearest names. Source of the rows: their ``source``.
 
     >>> gpu("h200").capability
     (9, 0)
+    >>> gpu("RTX PRO 6000").arch, gpu("sm_100").name
+    ('sm_120', 'b200')
     """
+    if isinstance(name, str) and len(name) <= 64:
+        plain = "".join(c for c in name.lower() if c not in " -_")
+        for prefix in ("nvidia", "amd", "geforce", "instinct"):
+            plain = plain.removeprefix(prefix)
+        plain = ALIASES.get(plain, plain)
+        if plain in GPUS:
+            return GPUS[plain]
     return choose("GPU", name, GPUS)

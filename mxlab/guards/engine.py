@@ -29,13 +29,14 @@ class Status(StrEnum):
 class Finding:
     """What one check found: a status, the predicate with its numbers, the values for the message.
 
-    ``message`` selects one of the guard's messages where it has several.
+    ``message`` selects one of the guard's messages where it has several; None where the system
+    says nothing (it falls back in silence).
     """
 
     status: Status
     because: str
     values: Mapping[str, object] = field(default_factory=dict)
-    message: int = 0
+    message: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +134,10 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
         if not facts.has(guard.subject):
             continue
         found = guard.check(facts)
-        text = fill(guard.messages[found.message], found.values) if guard.messages else ""
         said = found.status not in (Status.PASSES, Status.NOT_REACHED)
+        text = ""
+        if said and guard.messages and found.message is not None:
+            text = fill(guard.messages[found.message], found.values)
         verdicts.append(
             Verdict(
                 guard.id,
@@ -142,7 +145,7 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
                 version,
                 found.status,
                 guard.stage,
-                text if said else "",
+                text,
                 found.because,
                 guard.fixes if said else (),
                 guard.source,

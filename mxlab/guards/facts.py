@@ -10,7 +10,8 @@ from mxlab.hardware import Gpu
 class Deployment:
     """How a model is to be served: the launch flags, the GPU, the installed packages.
 
-    Flags keep the system's own names and defaults. ``packages`` holds what can be imported.
+    Flags keep the system's own names and defaults. ``packages`` holds what can be imported,
+    ``env`` the environment variables that are set.
     """
 
     gpu: str = "h200"
@@ -26,6 +27,12 @@ class Deployment:
     page_size: int | None = None
     attention_backend: str | None = None
     dtype: str = "auto"
+    architecture: str = ""  # config.json's architectures[0]; SGLang has rules for some
+    draft_model: bool = False
+    toolkit: str | None = None  # CUDA or ROCm version; None is the GPU's usual one
+    prefill_attention_backend: str | None = None
+    decode_attention_backend: str | None = None
+    speculative_eagle_topk: int | None = None
     packages: frozenset[str] = frozenset({"flashinfer", "deep_gemm"})
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,13 +52,56 @@ class Platform:
     hip: bool
     sm90: bool
     sm100: bool
+    sm110: bool
     sm120: bool
     blackwell: bool
     gfx942: bool
     gfx95: bool
+    gfx1250: bool
     flashinfer: bool
     deep_gemm: bool
     ue8m0: bool
+    aiter: bool  # of the linear layers; SGLANG_USE_AITER on ROCm but gfx1250
+    aiter_moe: bool  # of the experts, which do not except gfx1250
+    force_block: bool  # SGLANG_FORCE_MXFP8_BLOCK_CONVERT
+    force_block_dense: bool  # SGLANG_FORCE_MXFP8_BLOCK_CONVERT_DENSE
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFacts:
+    """A checkpoint's quantization_config, or arguments of Fp8Config's constructor.
+
+    ``values`` is None where the checkpoint has no quantization_config. ``constructor`` marks
+    values that go straight to ``Fp8Config(**values)``: programs do that, checkpoints never.
+    """
+
+    values: Mapping[str, object] | None
+    constructor: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quant:
+    """What the flag and the checkpoint's config come to, as SGLang parses them."""
+
+    method: str | None  # the quantization method finally used
+    origin: str  # none, checkpoint, online, constructor
+    values: Mapping[str, object]  # config after the ModelOpt rewrite; constructor arguments
+    fp8_config: bool  # parsed by Fp8Config, the class of fp8 and mxfp8
+    mxfp8: bool  # Fp8Config.use_mxfp8
+    serialized: bool  # is_checkpoint_fp8_serialized
+    block: object  # weight_block_size as the layers see it
+    activation: object  # activation_scheme
+    scale_fmt: object
+    why: str  # one sentence: why it is, or is not, MXFP8
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """How dense linears run: ``kind`` is mxfp8, block-as-mxfp8, converted, fp8, none or unknown."""
+
+    kind: str
+    backend: str | None  # of the MXFP8 kinds; None where the request itself stops
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +115,9 @@ class LinearFacts:
     parts: tuple[int, ...] = ()
     quantized: bool = True
     why_not: str = ""  # why it is not quantised
+    input_size: int | None = None  # of the whole layer; None follows from shard, k and tp
+    output_size: int | None = None
+    skip_block_quant_check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +129,7 @@ class ExpertFacts:
     experts: int
     gated: bool = True
     moe_tp: int = 1
+    activation: str = "silu"
     quantized: bool = True
     why_not: str = ""
 
@@ -112,7 +166,9 @@ class Facts:
 
     deployment: Deployment
     platform: Platform
-    config: Mapping[str, object] | None = None  # the checkpoint's quantization_config
+    quant: Quant
+    dense: Dense
+    config: ConfigFacts | None = None
     linear: LinearFacts | None = None
     experts: ExpertFacts | None = None
     kv_cache: KvCacheFacts | None = None

@@ -1,0 +1,154 @@
+"""Checks of what a person hands to ``check``: one line, the nearest valid value."""
+
+from collections.abc import Mapping, Sequence
+
+from mxlab.errors import InputError, choose, quote, whole_number
+from mxlab.guards import values as v
+from mxlab.guards.facts import (
+    ConfigFacts,
+    Deployment,
+    ExpertFacts,
+    KvCacheFacts,
+    LinearFacts,
+    PrologueFacts,
+)
+from mxlab.guards.rows import VERSION
+from mxlab.guards.sglang_prologue import FUNCTIONS
+
+MAX_SIZE = 2**40
+_MAX_RANKS = 2**20
+_MAX_PAGE = 2**20
+_SYSTEMS = {"sglang": (VERSION,)}
+_METHOD_KEYS = ("quant_method", "quant_algo")
+
+
+def _choice(kind: str, value: object, names: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in names:
+        choose(kind, value, {name: name for name in names})
+        raise InputError(f"{kind} {quote(value)}: write it in lower case")
+
+
+def check_deployment(d: Deployment) -> None:
+    """Raise InputError for a deployment that no launch command could name."""
+    choose("system", d.system, _SYSTEMS)
+    if d.version:
+        choose(f"{d.system} version", d.version, dict.fromkeys(_SYSTEMS[d.system]))
+    whole_number("tp", d.tp, 1, _MAX_RANKS)
+    whole_number("ep", d.ep, 1, _MAX_RANKS)
+    if d.quantization is not None:
+        names = (*v.QUANTIZATION, *v.METHODS_CUDA_GFX95)
+        choose("--quantization", d.quantization, dict.fromkeys(names))
+    _choice("--fp8-gemm-backend", d.fp8_gemm_backend, v.FP8_GEMM_BACKEND)
+    _choice("--moe-runner-backend", d.moe_runner_backend, v.MOE_RUNNER_BACKEND)
+    _choice("--moe-a2a-backend", d.moe_a2a_backend, v.MOE_A2A_BACKEND)
+    _choice("--kv-cache-dtype", d.kv_cache_dtype, v.KV_CACHE_DTYPE)
+    _choice("--dtype", d.dtype, tuple(v.DTYPE))
+    for flag, value in (
+        ("--attention-backend", d.attention_backend),
+        ("--prefill-attention-backend", d.prefill_attention_backend),
+        ("--decode-attention-backend", d.decode_attention_backend),
+    ):
+        if value is not None:
+            _choice(flag, value, v.ATTENTION_BACKEND)
+    if d.page_size is not None:
+        whole_number("--page-size", d.page_size, 1, _MAX_PAGE)
+    if d.speculative_eagle_topk is not None:
+        whole_number("--speculative-eagle-topk", d.speculative_eagle_topk, 1, _MAX_PAGE)
+    for package in d.packages:
+        _choice("package", package, v.PACKAGES)
+    for name, value in d.env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InputError(f"environment variable {quote(name)} is {quote(value)}: expected text")
+    if not isinstance(d.architecture, str):
+        raise InputError(f"architecture is {quote(d.architecture)}: expected text")
+
+
+def check_config(config: object) -> ConfigFacts:
+    """Return the config as ConfigFacts, or raise InputError naming the key path."""
+    if config is None:
+        return ConfigFacts(None)
+    facts = config if isinstance(config, ConfigFacts) else ConfigFacts(_mapping(config))
+    if facts.values is None:
+        return facts
+    path = "Fp8Config" if facts.constructor else "quantization_config"
+    values = _mapping(facts.values)
+    for key in _METHOD_KEYS:
+        value = values.get(key)
+        if key in values and not (isinstance(value, str) or (key == "quant_algo" and not value)):
+            raise InputError(f"{path}.{key} is {quote(value)}: expected text, such as 'mxfp8'")
+    _check_block(path, values)
+    if facts.constructor:
+        known = {
+            "is_checkpoint_fp8_serialized": None,
+            "activation_scheme": None,
+            "ignored_layers": None,
+            "weight_block_size": None,
+            "packed_modules_mapping": None,
+            "use_mxfp8": None,
+            "is_fp4_experts": None,
+            "kv_cache_quant_algo": None,
+            "scale_fmt": None,
+        }
+        for key in values:
+            choose("argument of Fp8Config", key, known)
+    return facts
+
+
+def _mapping(config: object) -> Mapping[str, object]:
+    if not isinstance(config, Mapping):
+        raise InputError(f"quantization_config is {quote(config)}: expected an object or null")
+    return config
+
+
+def _check_block(path: str, values: Mapping[str, object]) -> None:
+    block = values.get("weight_block_size")
+    if block is None:
+        return
+    if not isinstance(block, list | tuple) or len(block) > 8:
+        raise InputError(
+            f"{path}.weight_block_size is {quote(block)}: expected two whole numbers, as in [1, 32]"
+        )
+    for size in block:
+        whole_number(f"{path}.weight_block_size", size, 1, MAX_SIZE)
+
+
+def check_linear(linear: LinearFacts) -> None:
+    """Raise InputError for sizes that no weight has."""
+    where = f"linear {quote(linear.name)}:"
+    whole_number(f"{where} n", linear.n, 1, MAX_SIZE)
+    whole_number(f"{where} k", linear.k, 1, MAX_SIZE)
+    for part in linear.parts:
+        whole_number(f"{where} part", part, 0, MAX_SIZE)
+    if linear.parts and sum(linear.parts) != linear.n:
+        raise InputError(
+            f"{where} parts {quote(linear.parts)} add up to {sum(linear.parts)}, "
+            f"not to n = {linear.n}"
+        )
+    _choice("shard", linear.shard, ("column", "row", "replicated", "vocab"))
+
+
+def check_experts(experts: ExpertFacts) -> None:
+    """Raise InputError for sizes that no expert has."""
+    whole_number("experts: hidden", experts.hidden, 1, MAX_SIZE)
+    whole_number("experts: intermediate", experts.intermediate, 1, MAX_SIZE)
+    whole_number("experts: experts", experts.experts, 1, MAX_SIZE)
+    whole_number("experts: moe_tp", experts.moe_tp, 1, _MAX_RANKS)
+
+
+def check_kv_cache(kv: KvCacheFacts) -> None:
+    """Raise InputError for sizes that no head has."""
+    whole_number("head_dim", kv.head_dim, 1, MAX_SIZE)
+    whole_number("v_head_dim", kv.v_head_dim, 1, MAX_SIZE)
+    whole_number("kv_heads", kv.kv_heads, 1, MAX_SIZE)
+
+
+def check_prologue(p: PrologueFacts) -> None:
+    """Raise InputError for arguments that the prologue cannot be given."""
+    _choice("prologue function", p.function, tuple(FUNCTIONS))
+    whole_number("dq", p.dq, 0, MAX_SIZE)
+    whole_number("dkv", p.dkv, 0, MAX_SIZE)
+    whole_number("slots", p.slots, 0, MAX_SIZE)
+    whole_number("prologue page_size", p.page_size, 1, _MAX_PAGE)
+    for name, shape in (("sfk_shape", p.sfk_shape), ("sfv_shape", p.sfv_shape)):
+        for size in shape or ():
+            whole_number(name, size, 0, MAX_SIZE)

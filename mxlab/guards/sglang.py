@@ -1,0 +1,34 @@
+"""SGLang's guards, in the order in which SGLang meets them."""
+
+from mxlab.guards import (
+    sglang_attention,
+    sglang_config,
+    sglang_experts,
+    sglang_forward,
+    sglang_kv_cache,
+    sglang_linear,
+    sglang_prologue,
+    sglang_server,
+    sglang_silent,
+)
+from mxlab.guards.engine import Guard
+from mxlab.guards.rows import VERSION
+
+_TABLES = (
+    sglang_server,
+    sglang_config,
+    sglang_linear,
+    sglang_silent,
+    sglang_experts,
+    sglang_kv_cache,
+    sglang_forward,
+    sglang_attention,
+    sglang_prologue,
+)
+
+#: every row; a stable sort keeps the order within a stage
+GUARDS: tuple[Guard, ...] = tuple(
+    sorted((guard for table in _TABLES for guard in table.GUARDS), key=lambda guard: guard.stage)
+)
+
+__all__ = ["GUARDS", "VERSION"]
