@@ -1,0 +1,224 @@
+"""Compare one message with the text around one of its pieces, and read the values between."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from mxlab.explain_index import Place, Template
+from mxlab.explain_text import View, balanced, flatten, printable
+
+_BLOCK = 1 << 11
+_LEFT, _RIGHT = 1 << 10, 3 << 10  # what belongs to a message lies within these of its anchor
+_FIELD = 300  # flat characters of a value
+_PARTIAL = 20  # literal characters that must be there where a message is incomplete
+_SHOWN = 400  # characters of the text of a hit
+_LOOK_BACK = 1 << 14  # bytes of a traceback above its last line
+
+_SOURCE = re.compile(rb"\{[A-Za-z_][^{}'\",]{0,80}\}")  # the f-string in the code, not its text
+_PUNCTUATION = re.compile(rb"[.,;:!]*")
+_RANK = re.compile(
+    rb"\b((?:DP|TP|PP|EP)\d{1,4}(?:[ _](?:DP|TP|PP|EP)\d{1,4}){0,3}|[Rr]ank ?\d{1,5})\b"
+)
+_TRACEBACK = b"Traceback (most recent call last)"
+_ESCAPED_QUOTE = re.compile(rb"\\+(?=[\"'])")
+_ALONE_LEFT = re.compile(rb"(?:^|[\n\v>\"'`]|[:\]] ?)[ \t]*$")
+_ALONE_RIGHT = re.compile(rb"[ \t.]*(?:$|[\r\n\v\"'`\\|])")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One message found: its values, where it stands, and how much of it is there."""
+
+    template: Template
+    values: tuple[tuple[str, str], ...]
+    complete: bool
+    matched: int  # literal characters
+    start: int  # flat positions in the log
+    end: int
+    text: str
+    line: int
+    rank: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    start: int
+    end: int
+    matched: int
+    complete: bool
+    values: dict[str, str]
+
+
+def align(view: View, found: Template, piece: int, low: int, high: int) -> _Aligned | None:
+    """Compare a message outwards from a piece, or a part of it, that stands at ``low:high``.
+
+    Goes on past an end of the piece only where that end is there. Returns None where the text is
+    the source code of the message: ``got {self.head_dim}`` is not a value.
+    """
+    values: dict[str, str] = {}
+    pieces, last = found.pieces, len(found.pieces) - 1
+    whole, there = pieces[piece], view.flat[low:high]
+    up = piece if whole.endswith(there) else last + 1
+    down = piece if whole.startswith(there) else -1
+    start, end, matched = low, high, high - low
+    while up < last:
+        literal = pieces[up + 1]
+        if up + 1 == last and _PUNCTUATION.fullmatch(literal):
+            raw, end = view.after(end)
+            raw = raw.rstrip(b".,;:!\\")
+        else:
+            at = _next(view, literal, end)
+            if at < 0:
+                break
+            raw, end = view.between(end, at), at + len(literal)
+        if not _read(values, found.fields[up], raw):
+            return None
+        matched += len(literal)
+        up += 1
+    while down > 0:
+        literal = pieces[down - 1]
+        if down == 1 and not literal:
+            raw, start = view.before(start)
+        else:
+            at = _previous(view, literal, start)
+            if at < 0:
+                break
+            raw, start = view.between(at + len(literal), start), at
+        if not _read(values, found.fields[down - 1], raw):
+            return None
+        matched += len(literal)
+        down -= 1
+    ordered = {name: values[name] for name in found.fields if name in values}
+    return _Aligned(start, end, matched, up == last and down == 0, ordered)
+
+
+def _read(values: dict[str, str], name: str, raw: bytes) -> bool:
+    if _SOURCE.search(raw):
+        return False
+    values[name] = printable(_ESCAPED_QUOTE.sub(b"", raw).strip().strip(b"`"))
+    return True
+
+
+def _next(view: View, literal: bytes, low: int) -> int:
+    at = low - 1
+    for _ in range(16):  # a value may hold the literal itself, as (2, 128) holds a comma
+        at = view.flat.find(literal, at + 1, low + _FIELD + len(literal))
+        if at < 0 or balanced(view.between(low, at)):
+            return at
+    return -1
+
+
+def _previous(view: View, literal: bytes, high: int) -> int:
+    low, end = max(0, high - _FIELD - len(literal)), high
+    for _ in range(16):
+        at = view.flat.rfind(literal, low, end)
+        if at < 0 or balanced(view.between(at + len(literal), high)):
+            return at
+        end = at + len(literal) - 1
+    return -1
+
+
+def _stands_alone(view: View, found: Template, start: int, end: int) -> bool:
+    """Tell whether a match has word boundaries at both ends, and for a short one more than that."""
+    if start >= end:
+        return False
+    raw_start, raw_end = view.at[start], view.at[end - 1] + 1
+    left, right = view.raw[max(0, raw_start - 4) : raw_start], view.raw[raw_end : raw_end + 4]
+    if found.pieces[0] and _wordy(left[-1:]) and _wordy(view.raw[raw_start : raw_start + 1]):
+        return False
+    if found.pieces[-1] and _wordy(right[:1]) and _wordy(view.raw[raw_end - 1 : raw_end]):
+        return False
+    if not found.short:
+        return True
+    return bool(_ALONE_LEFT.search(left)) and bool(_ALONE_RIGHT.match(right))
+
+
+def _wordy(byte: bytes) -> bool:
+    return byte.isalnum() or byte == b"_"
+
+
+class Window:
+    """A chunk of a log cut into blocks, so that flat positions lead to places, lines and ranks."""
+
+    def __init__(self, raw: bytes, flat_base: int = 0, line: int = 1) -> None:
+        self.raw, self.flat_base = raw, flat_base
+        blocks = [raw[at : at + _BLOCK] for at in range(0, len(raw), _BLOCK)]
+        self._flat = list(accumulate((len(flatten(b)) for b in blocks), initial=0))
+        self._lines = list(accumulate((b.count(b"\n") for b in blocks), initial=line))
+        self._view: tuple[int, View] = (-1, View.of(b""))
+
+    def read(self, place: Place, at: int) -> Hit | None:
+        """Return the message of which a piece stands around flat position ``at`` of the chunk."""
+        found, piece, offset = place
+        view = self._around(at)
+        low = at - offset - view.flat_start
+        if low < 0:
+            return None
+        return self.hit(view, found, piece, low, low + len(found.pieces[piece]), _PARTIAL)
+
+    def hit(
+        self, view: View, found: Template, piece: int, low: int, high: int, least: int
+    ) -> Hit | None:
+        """Compare the message from ``low:high`` of the view on; None where it does not convince."""
+        got = align(view, found, piece, low, high)
+        if got is None or not _stands_alone(view, found, got.start, got.end):
+            return None
+        if not got.complete and (got.matched < least or found.short):
+            return None
+        raw_start = view.raw_start + view.at[got.start]
+        raw_end = view.raw_start + view.at[got.end - 1] + 1
+        block = raw_start // _BLOCK
+        return Hit(
+            template=found,
+            values=tuple(got.values.items()),
+            complete=got.complete,
+            matched=got.matched,
+            start=self.flat_base + view.flat_start + got.start,
+            end=self.flat_base + view.flat_start + got.end,
+            text=printable(self.raw[raw_start:raw_end])[:_SHOWN],
+            line=self._lines[block] + self.raw.count(b"\n", block * _BLOCK, raw_start),
+            rank=self._rank(raw_start),
+        )
+
+    def _around(self, at: int) -> View:
+        block = bisect_right(self._flat, at) - 1
+        if self._view[0] != block:
+            low, high = max(0, block * _BLOCK - _LEFT), (block + 1) * _BLOCK + _RIGHT
+            flat_start = self._flat[block] - len(flatten(self.raw[low : block * _BLOCK]))
+            self._view = (block, View.of(self.raw[low:high], low, flat_start))
+        return self._view[1]
+
+    def _rank(self, raw: int) -> str:
+        found = self._rank_of_line(raw)
+        if not found:  # the lines of a traceback carry no tag of their own
+            trace = self.raw.rfind(_TRACEBACK, max(0, raw - _LOOK_BACK), raw)
+            found = self._rank_of_line(trace) if trace >= 0 else None
+        return found[1].decode() if found else ""
+
+    def _rank_of_line(self, raw: int) -> re.Match[bytes] | None:
+        return _RANK.search(self.raw, self.raw.rfind(b"\n", max(0, raw - 1000), raw) + 1, raw)
+
+
+def strongest(hits: Iterable[Hit]) -> list[Hit]:
+    """Of messages that overlap, keep the one of which most is there; equal ones stay together."""
+    kept: list[Hit] = []
+    group: list[Hit] = []
+    end = -1
+    for hit in sorted(hits, key=lambda hit: hit.start):
+        if hit.start >= end:
+            kept += _winners(group)
+            group = []
+        group.append(hit)
+        end = max(end, hit.end)
+    return kept + _winners(group)
+
+
+def _winners(group: list[Hit]) -> list[Hit]:
+    kept: dict[tuple[int, int], Hit] = {}
+    for hit in sorted(group, key=lambda hit: (-hit.matched, not hit.complete)):
+        rivals = [one for one in kept.values() if one.start < hit.end and hit.start < one.end]
+        if all((r.matched, r.complete) == (hit.matched, hit.complete) for r in rivals):
+            kept.setdefault((id(hit.template), hit.start), hit)
+    return sorted(kept.values(), key=lambda hit: hit.start)
