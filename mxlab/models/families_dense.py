@@ -23,10 +23,9 @@ class _FalconAttention(Gqa):
         for key, value in (("new_decoder_architecture", new), ("multi_query", multi)):
             if value is None and not (key == "multi_query" and new):
                 build.lacks(key)
+        kv = 1 if multi else heads
         if new:
             kv = config.whole("num_kv_heads") or heads
-        else:
-            kv = 1 if multi else heads
         if not config.named("num_key_value_heads"):
             build.derive(f"num_key_value_heads = {kv} (multi_query, new_decoder_architecture)")
         return heads, kv

@@ -58,7 +58,7 @@ HYBRID: tuple[Family, ...] = (
         model_types=("nemotron_h",),
         parts=(
             Gqa(module="mixer", derive_head_dim=True, layers=by_pattern("*")),
-            Mamba2(),
+            Mamba2(layers=by_pattern("M")),
             DenseMlp(
                 up="up_proj",
                 up_sources=("up_proj",),

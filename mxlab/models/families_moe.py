@@ -1,8 +1,10 @@
 """Families with routed experts, DeepSeek's among them."""
 
-from mxlab.models.attention import Gqa, IndexedGqa, Mla
+from mxlab.models.attention import Gqa
 from mxlab.models.family import Family
+from mxlab.models.index_heads import IndexedGqa
 from mxlab.models.layer_sets import after_dense, by_flag, by_sparse_step, every, without
+from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
 
 _STRICT = Gqa()
@@ -16,7 +18,7 @@ _LOCAL_EXPERTS = "num_local_experts"
 
 #: MiniMax-M3's text model: MiniMax-M3-VL wraps it
 MINIMAX_M3_PARTS = (
-    IndexedGqa(),
+    IndexedGqa(gqa=_STRICT),
     DenseMlp(width="dense_intermediate_size", layers=without(by_flag)),
     Experts(
         layers=by_flag,

@@ -1,10 +1,11 @@
 """Families that wrap a text decoder with an encoder."""
 
-from mxlab.models.attention import Gqa, Mla
+from mxlab.models.attention import Gqa
 from mxlab.models.families_hybrid import QWEN3_5_MOE_PARTS, QWEN3_5_PARTS
 from mxlab.models.families_moe import MINIMAX_M3_PARTS
 from mxlab.models.family import Family
 from mxlab.models.layer_sets import after_dense, by_interleave, by_sparse_step, without
+from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
 from mxlab.models.vision import QWEN2_5_VL, clip_tower, qwen3_vl_tower
 

@@ -9,8 +9,8 @@ class KvCache:
     """The KV cache of one rank.
 
     ``kind`` is MHA, MQA, GQA or MLA. ``head_dim`` is that of queries and keys (MLA: nope + rope),
-    ``v_head_dim`` that of values. MLA caches one row of ``cached_per_token`` = ``latent`` + ``rope``
-    elements on every rank instead. A head count is None when it cannot be split.
+    ``v_head_dim`` that of values. MLA caches one row of ``cached_per_token`` elements (``latent`` +
+    ``rope``) on every rank instead. A head count is None when it cannot be split.
     """
 
     kind: str

@@ -100,7 +100,7 @@ def by_sparse_step(build: Build) -> tuple[int, ...]:
     step = config.whole("decoder_sparse_step", 1, MAX_LAYERS)
     if step is None:
         build.derive("every layer has experts (decoder_sparse_step absent)")
-    dense = config.numbers("mlp_only_layers") or ()
+    dense = frozenset(config.numbers("mlp_only_layers") or ())
     return tuple(i for i in build.layers if i not in dense and (i + 1) % (step or 1) == 0)
 
 
@@ -108,7 +108,8 @@ def by_interleave(build: Build) -> tuple[int, ...]:
     """Return the expert layers of Llama-4: each ``interleave_moe_layer_step``th."""
     listed = build.config.numbers("moe_layers")
     if listed is not None:
-        return tuple(index for index in build.layers if index in listed)
+        chosen = frozenset(listed)
+        return tuple(index for index in build.layers if index in chosen)
     step = build.size("interleave_moe_layer_step", 0)
     return tuple(i for i in build.layers if step == 0 or (i + 1) % step == 0)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mxlab.models.build import Build, Shape
-from mxlab.models.layer_sets import LayerRule, by_pattern, linear_attention
+from mxlab.models.layer_sets import LayerRule, linear_attention
 from mxlab.models.sharding import Indivisible, divide
 
 
@@ -63,7 +63,7 @@ class GatedDeltaNet:
 class Mamba2:
     """Mamba-2's input linear (z, x, B, C, dt) and output linear."""
 
-    layers: LayerRule = by_pattern("M")
+    layers: LayerRule
 
     def lay_out(self, build: Build) -> None:
         """Add the rows. One B/C group is copied to every rank; several must divide."""

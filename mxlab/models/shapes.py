@@ -21,7 +21,8 @@ MAX_RANKS = 1024
 class Shapes:
     """The linears of one rank, and what was not derived.
 
-    ``loads`` is False when a linear cannot be split; ``why`` says which number does not divide.
+    ``loads`` is False when a linear cannot be split (``why`` says which number does not divide),
+    None when there is no recipe for the model.
     ``vision_only`` is True when only vision rows fail: the encoder can run data-parallel instead.
     ``unknown`` names what was not derived and why, ``derived`` what was not read from the config
     but follows from it, ``notes`` what else a reader should know.
@@ -32,7 +33,7 @@ class Shapes:
     family: str | None
     tp: int
     ep: int
-    loads: bool
+    loads: bool | None
     why: tuple[str, ...]
     vision_only: bool
     layers: tuple[Linear, ...]
@@ -80,7 +81,7 @@ def _tied(config: Section, decoder: Section, default: bool) -> bool:
 
 
 def _mtp_notes(decoder: Section) -> list[str]:
-    """Return what is left out for speculative decoding: layers that a plain start does not build."""
+    """Return what is left out: layers that only speculative decoding builds."""
     keys = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
     return [
         f"{decoder.at(key)} = {count}: multi-token-prediction layers are not listed"
@@ -166,7 +167,7 @@ def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> 
         family=family.name if family else None,
         tp=tp,
         ep=ep,
-        loads=not broken,
+        loads=not broken if family else None,
         why=tuple(sorted({row.invalid for row in broken if row.invalid})),
         vision_only=bool(broken) and all(row.linear.startswith("visual.") for row in broken),
         layers=tuple(rows),
@@ -176,3 +177,13 @@ def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> 
         notes=notes,
         config=raw,
     )
+
+
+def tp_that_load(config: str | Path | Mapping[str, Any], limit: int = 64) -> tuple[int, ...]:
+    """Return the TP sizes in ``1..limit`` at which every linear divides.
+
+    >>> tp_that_load("phi-4", 16)
+    (1, 2, 5, 10)
+    """
+    raw = read_config(config)
+    return tuple(tp for tp in range(1, limit + 1) if shapes(raw, tp).loads)

@@ -20,7 +20,7 @@ def divide(name: str, value: int, ranks: int) -> int:
 
 
 def kv_heads(heads: int, tp: int, name: str = "num_key_value_heads") -> int:
-    """Return the KV heads of one rank: split while there are enough, then one head on several ranks.
+    """Return the KV heads of one rank: split while there are enough, then one on several ranks.
 
     Raises Indivisible.
 

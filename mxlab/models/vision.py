@@ -116,7 +116,7 @@ class Tower:
         mergers = [("merger", 1)]
         if self.deepstack:
             taps = vision.numbers("deepstack_visual_indexes") or ()
-            mergers.append(("deepstack_merger_list", len(taps)))
+            mergers.append(("deepstack_merger_list", min(len(taps), MAX_LAYERS)))
         for name, count in mergers:
             first, second = (f"{name}.{linear}" for linear in self.merger)
             where = f"{root}{name}" + (".{layer}" if name != "merger" else "")
