@@ -235,7 +235,7 @@ def dispatch_block_fp8(platform: Platform, flag: str, block: object, ue8m0: bool
         (platform.sm90 and flag in ("auto", "deep_gemm"))
         or (platform.sm100 and flag == "deep_gemm" and ue8m0)
     )
-    if sizes == [32, 32] and native:
+    if block == [32, 32] and native:  # the tuple (32, 32) is not equal to it
         return BlockChoice("deepgemm_w8a8_block_fp8_linear_with_fallback")
     if sizes is not None and len(sizes) > 1 and sizes[1] != 128:
         because = f"block K {sizes[1]} != 128, and DeepGEMM does not take {sizes} here"

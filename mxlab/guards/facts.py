@@ -118,6 +118,7 @@ class LinearFacts:
     input_size: int | None = None  # of the whole layer; None follows from shard, k and tp
     output_size: int | None = None
     skip_block_quant_check: bool = False
+    mixed_shards: str = ""  # path of a fused layer whose members disagree on being ignored
 
 
 @dataclass(frozen=True, slots=True)

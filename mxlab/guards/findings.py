@@ -2,6 +2,8 @@
 
 from mxlab.guards.engine import Finding, Status
 
+_SHOWN = 200
+
 
 def passes(because: str) -> Finding:
     """Say that the check holds."""
@@ -56,3 +58,8 @@ def pad(value: int, multiple: int) -> int:
     256
     """
     return -(-value // multiple) * multiple
+
+
+def shown(value: object) -> str:
+    """Return a hostile config's value as SGLang would print it, on one line and bounded."""
+    return str(value).replace("\n", " ")[:_SHOWN]

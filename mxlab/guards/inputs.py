@@ -76,7 +76,6 @@ def check_config(config: object) -> ConfigFacts:
         value = values.get(key)
         if key in values and not (isinstance(value, str) or (key == "quant_algo" and not value)):
             raise InputError(f"{path}.{key} is {quote(value)}: expected text, such as 'mxfp8'")
-    _check_block(path, values)
     if facts.constructor:
         known = {
             "is_checkpoint_fp8_serialized": None,
@@ -98,18 +97,6 @@ def _mapping(config: object) -> Mapping[str, object]:
     if not isinstance(config, Mapping):
         raise InputError(f"quantization_config is {quote(config)}: expected an object or null")
     return config
-
-
-def _check_block(path: str, values: Mapping[str, object]) -> None:
-    block = values.get("weight_block_size")
-    if block is None:
-        return
-    if not isinstance(block, list | tuple) or len(block) > 8:
-        raise InputError(
-            f"{path}.weight_block_size is {quote(block)}: expected two whole numbers, as in [1, 32]"
-        )
-    for size in block:
-        whole_number(f"{path}.weight_block_size", size, 1, MAX_SIZE)
 
 
 def check_linear(linear: LinearFacts) -> None:

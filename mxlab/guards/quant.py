@@ -1,6 +1,6 @@
 """What --quantization and the checkpoint's quantization_config come to in SGLang 0.5.23."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from mxlab.guards import backend
@@ -124,15 +124,16 @@ def resolve_method(
 def from_values(values: Mapping[str, object], method: str | None, why: str) -> Quant:
     """Return what ``Fp8Config.from_config(values)`` makes; its own checks are guards."""
     name = values.get("quant_method", method)
-    name = name if isinstance(name, str) else ""
-    mxfp8 = "mxfp8" in name
+    # the test is Python's "in": a list that holds "mxfp8" passes it too
+    held: Container[object] = name if isinstance(name, str | list | tuple | dict) else ""
+    mxfp8 = "mxfp8" in held
     return Quant(
         method=method,
         origin="checkpoint",
         values=values,
         fp8_config=True,
         mxfp8=mxfp8,
-        serialized="fp8" in name,
+        serialized=mxfp8 or "fp8" in held,
         block=MX_BLOCK if mxfp8 else values.get("weight_block_size"),
         activation=values.get("activation_scheme", "dynamic"),
         scale_fmt=values.get("scale_fmt"),

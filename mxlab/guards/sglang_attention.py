@@ -131,8 +131,8 @@ GUARDS: tuple[Guard, ...] = (
         "S8",
         "AssertionError",
         "(head_dim, head_dim_v)=({a}, {b}) is not supported on SM100/SM110. head_dim and "
-        "head_dim_v must be between 8 and 128 and divisible by {step}, or (192, 128) for DeepSeek, or "
-        "(256, 256) for hd256.",
+        "head_dim_v must be between 8 and 128 and divisible by {step}, or (192, 128) for DeepSeek, "
+        "or (256, 256) for hd256.",
         _head_dims,
         predicate="as the text says; FP8 V makes the divisor 16",
         hardware="SM100, SM103, SM110",

@@ -3,7 +3,7 @@
 from mxlab.guards import values as v
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import judge, passes, skipped, stops
+from mxlab.guards.findings import judge, passes, shown, skipped, stops
 from mxlab.guards.quant import MX_BLOCK, min_capability, resolve_method, rewrite_modelopt
 from mxlab.guards.rows import FP8, MODEL_CONFIG, row
 
@@ -96,10 +96,12 @@ def _override(facts: Facts) -> Finding:
     if not facts.quant.mxfp8:
         return skipped(facts.quant.why)
     block = facts.quant.values.get("weight_block_size")
-    because = f"weight_block_size = {block} against [1, 32]"
+    because = f"weight_block_size = {shown(block)} against [1, 32]"
     if block is None or block == MX_BLOCK:
         return passes(because)
-    return Finding(Status.WARNS, f"{because}: read as [1, 32] all the same", {"block": block})
+    return Finding(
+        Status.WARNS, f"{because}: read as [1, 32] all the same", {"block": shown(block)}
+    )
 
 
 def _activation(facts: Facts) -> Finding:
@@ -108,7 +110,9 @@ def _activation(facts: Facts) -> Finding:
         return skip
     scheme = facts.quant.activation
     return judge(
-        scheme not in ("static", "dynamic"), f"activation_scheme = {scheme!r}", scheme=scheme
+        scheme not in ("static", "dynamic"),
+        f"activation_scheme = {shown(scheme)!r}",
+        scheme=shown(scheme),
     )
 
 
@@ -125,7 +129,7 @@ def _block_not_serialized(facts: Facts) -> Finding:
     block, serialized = _given_block(facts), facts.quant.serialized
     if facts.quant.origin == "online":
         block = None  # --quantization alone passes no block size
-    because = f"weight_block_size = {block}, FP8-serialised: {serialized}"
+    because = f"weight_block_size = {shown(block)}, FP8-serialised: {serialized}"
     return judge(block is not None and not serialized, because)
 
 
@@ -136,8 +140,13 @@ def _block_ndim(facts: Facts) -> Finding:
     block = _given_block(facts)
     if block is None:
         return skipped("no weight_block_size")
-    length = len(block) if isinstance(block, list | tuple | str | dict) else 0
-    return judge(length != 2, f"weight_block_size = {block} has {length} numbers", ndim=length)
+    if not isinstance(block, list | tuple | str | dict):
+        text = f"weight_block_size = {shown(block)} is not a list: len() raises a TypeError"
+        return Finding(Status.STOPS, text, message=None)
+    length = len(block)
+    return judge(
+        length != 2, f"weight_block_size = {shown(block)} has {length} numbers", ndim=length
+    )
 
 
 def _block_static(facts: Facts) -> Finding:
@@ -147,8 +156,8 @@ def _block_static(facts: Facts) -> Finding:
     scheme, block = facts.quant.activation, _given_block(facts)
     if block is None or facts.quant.origin == "online":
         return skipped("no weight_block_size")
-    because = f"weight_block_size = {block} with activation_scheme = {scheme!r}"
-    return judge(scheme != "dynamic", because, scheme=scheme)
+    because = f"weight_block_size = {shown(block)}, activation_scheme = {shown(scheme)!r}"
+    return judge(scheme != "dynamic", because, scheme=shown(scheme))
 
 
 def _mxfp8_block(facts: Facts) -> Finding:
@@ -160,7 +169,7 @@ def _mxfp8_block(facts: Facts) -> Finding:
     block = _given_block(facts)
     return judge(
         block is not None and block != MX_BLOCK,
-        f"weight_block_size = {block!r} (a tuple is not a list here) against [1, 32]",
+        f"weight_block_size = {shown(block)} (a tuple is not a list here) against [1, 32]",
     )
 
 
@@ -279,8 +288,8 @@ GUARDS: tuple[Guard, ...] = (
         _override,
         predicate='"mxfp8" in quant_method and weight_block_size is neither null nor [1, 32]',
         meaning="The checkpoint claims another block size and SGLang reads it as [1, 32] anyway. "
-        "If the scales really have another group size, column-parallel layers fail a shape check at "
-        "load, and row-parallel ones are cut or zero-filled in silence.",
+        "If the scales really have another group size, column-parallel layers fail a shape check "
+        "at load, and row-parallel ones are cut or zero-filled in silence.",
         fallback="goes on with [1, 32]",
         fixes=(
             "if the scales are one per 32 values, correct weight_block_size to [1, 32]",

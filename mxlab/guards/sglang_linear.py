@@ -78,6 +78,15 @@ _REQUEST_SOURCE = {
 }
 
 
+def _fused_skip(facts: Facts) -> Finding:
+    lin = linear_of(facts)
+    if not facts.quant.fp8_config:
+        return skipped(facts.quant.why)
+    if lin.mixed_shards:
+        return stops("the ignore list names some of its members", prefix=lin.mixed_shards)
+    return passes("its members agree on being quantised")
+
+
 def _block_sizes(facts: Facts) -> tuple[int, int] | None:
     """Return (block_n, block_k) where the layer is block-quantised."""
     block = facts.quant.block
@@ -208,6 +217,20 @@ def _grp_k32(facts: Facts) -> Finding:
 
 
 GUARDS: tuple[Guard, ...] = (
+    row(
+        "cfg-fused-skip",
+        "linear",
+        "S4",
+        "ValueError",
+        "Detected some but not all shards of {prefix} are quantized. All shards of fused layers to "
+        "have the same precision.",
+        _fused_skip,
+        predicate="the members of a fused layer (q, k, v; gate, up) disagree on being ignored",
+        meaning="Fused members share one weight, so they are quantised together or not at all.",
+        fixes=("name every member in modules_to_not_convert, or none",),
+        source="srt/layers/quantization/utils.py:101",
+        related=("lin-tp-col",),
+    ),
     *(_requested(flag) for flag in REQUESTED),
     row(
         "lin-skip-check",
