@@ -1,0 +1,61 @@
+"""Which of a model's linears the deployment quantises: the ignore list, applied layer by layer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_layer_skipped
+from mxlab.guards.ignore import MixedShards
+from mxlab.models import Linear, Shapes
+
+#: kinds that SGLang keeps in 16 bit whatever the flag says
+_SIXTEEN_BIT: Mapping[str, str] = {
+    "router": "the router stays in 16 bit",
+    "lm_head": "lm_head stays in 16 bit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many layers of one linear are quantised, and why the others are not.
+
+    ``mixed`` is the path of a fused layer whose members disagree on being ignored.
+    """
+
+    layers: int
+    why_not: str = ""
+    mixed: str = ""
+
+
+def _skipped(row: Linear, entries: Sequence[str]) -> Coverage:
+    kept = 0
+    for index in row.indices or (0,):
+        path = row.path.replace("{layer}", str(index))
+        try:
+            kept += is_layer_skipped(path, entries)
+        except MixedShards:
+            return Coverage(row.layers, mixed=path)
+    if not kept:
+        return Coverage(row.layers)
+    total = len(row.indices or (0,))
+    if kept == total:
+        return Coverage(0, "the ignore list names it")
+    return Coverage(row.layers - kept, f"the ignore list names {kept} of {total} layers")
+
+
+def coverage(
+    found: Shapes, deployment: Deployment, values: Mapping[str, Any] | None
+) -> tuple[Coverage, ...]:
+    """Return the coverage of every row of ``found.layers``.
+
+    ``values`` is the checkpoint's quantization_config, None without one. Raises InputError for an
+    ignore list that is not one. Source: sglang 0.5.23, srt/layers/quantization/utils.py:73.
+    """
+    quant = facts(deployment, config=ConfigFacts(values)).quant
+    if quant.method is None:
+        return tuple(Coverage(0, quant.why) for _ in found.layers)
+    entries = ignored_layers(quant.values, deployment.env) if quant.fp8_config else []
+    return tuple(
+        Coverage(0, _SIXTEEN_BIT[row.kind]) if row.kind in _SIXTEEN_BIT else _skipped(row, entries)
+        for row in found.layers
+    )
