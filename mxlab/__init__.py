@@ -8,7 +8,9 @@ milliseconds and needs the standard library alone; only the array functions impo
 128
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mxlab._version import __version__
@@ -72,9 +74,20 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'mxlab' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value  # also where a submodule has the same name (doctor, explain, layout)
+    globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``mxlab.layout`` the function after ``mxlab.layout``, the module, was imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
