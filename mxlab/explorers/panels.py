@@ -5,6 +5,7 @@ The face, the still picture and the command line draw these and compute nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 #: the most cells of one grid; an explorer windows what is larger, and says so
@@ -15,7 +16,7 @@ MOST_CELLS = 1024
 class Item:
     """One line of a list of verdicts.
 
-    ``sign`` repeats the status without colour; ``quiet`` lines are folded away at first.
+    ``sign`` repeats the status without colour; ``quiet`` lines next to each other are folded.
     """
 
     status: str
@@ -54,15 +55,22 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts(Panel):
-    """Verdicts in the order in which the system meets them; ``quiet`` names the folded ones."""
+    """Verdicts in the order in which the system meets them."""
 
     items: tuple[Item, ...]
-    quiet: str = "more"
+
+    def runs(self) -> list[tuple[Item, ...]]:
+        """Return the lines as they are shown: quiet neighbours of one stage together."""
+        groups = groupby(self.items, key=lambda item: (item.stage, item.quiet))
+        runs: list[tuple[Item, ...]] = []
+        for (_, quiet), items in groups:
+            runs += [tuple(items)] if quiet else [(item,) for item in items]
+        return runs
 
     def to_json(self) -> dict[str, Any]:
         """Return the panel as JSON for the face."""
-        items = [item.to_json() for item in self.items]
-        return _head(self, "verdicts") | {"items": items, "quiet": self.quiet}
+        runs = [{"said": said(run), "items": [i.to_json() for i in run]} for run in self.runs()]
+        return _head(self, "verdicts") | {"runs": runs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +153,19 @@ class View:
             "cli": self.cli,
             "python": self.python,
         }
+
+
+def said(run: Sequence[Item]) -> str:
+    """Return what a fold says: how many of each status.
+
+    >>> item = Item(status="passes", sign="", name="", stage="S1", because="")
+    >>> said([item, item])
+    '2 passes'
+    """
+    counts: dict[str, int] = {}
+    for item in run:
+        counts[item.status] = counts.get(item.status, 0) + 1
+    return ", ".join(f"{count} {status.replace('-', ' ')}" for status, count in counts.items())
 
 
 def _head(panel: Panel, kind: str) -> dict[str, Any]:

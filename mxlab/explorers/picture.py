@@ -23,6 +23,7 @@ _HUES = {
     "not-reached": "#6e7781",
 }
 _TINTS = ("#cfe1f2", "#f6dfc6", "#cfe7d7", "#e6d5ee")
+_EMPTY = "#eceff2"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -66,7 +67,7 @@ def _stages(parts: list[str], panel: Verdicts, y: int) -> int:
     """Draw one box for each stage with a sign for each guard; return the y below it."""
     stages: dict[str, list[Item]] = {}
     for item in panel.items:
-        if not item.quiet:
+        if item.status != "not-reached":
             stages.setdefault(item.stage, []).append(item)
     parts.append(_text(_PAD, y, panel.title, size=13, weight=650))
     if not stages:
@@ -108,15 +109,20 @@ def _grid(parts: list[str], panel: Grid, y: int) -> int:
         x = left + index * width + width // 2
         parts.append(_text(x, y, name, size=10, fill=_DIM, anchor="middle"))
     y += 5
+    boxes: dict[str, list[str]] = {}
+    words = []
     for name, row in zip(panel.rows, panel.cells, strict=True):
         parts.append(_text(left - 8, y + 11, name, size=10, fill=_DIM, anchor="end"))
         for index, (text, tone, _) in enumerate(row):
             x = left + index * width
-            tint = "#eceff2" if tone < 0 else _TINTS[tone % len(_TINTS)]
-            parts.append(_box(x, y, width - 1, _CELL_HEIGHT - 1, tint))
+            tint = _EMPTY if tone < 0 else _TINTS[tone % len(_TINTS)]
+            shape = f"M{x} {y}h{width - 1}v{_CELL_HEIGHT - 1}h{1 - width}z"
+            boxes.setdefault(tint, []).append(shape)
             if text:
-                parts.append(_text(x + width // 2, y + 10, text, size=9, anchor="middle"))
+                words.append(f'<text x="{x + width // 2}" y="{y + 10}">{clean(text)}</text>')
         y += _CELL_HEIGHT
+    parts += [f'<path fill="{tint}" d="{"".join(shapes)}"/>' for tint, shapes in boxes.items()]
+    parts.append('<g font-size="9" text-anchor="middle">' + "".join(words) + "</g>")
     return y + 24
 
 

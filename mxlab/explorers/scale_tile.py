@@ -53,7 +53,7 @@ def logical(rows: int, columns: int, tile: int) -> Grid:
 def physical(rows: int, columns: int, tile: int) -> Grid:
     """Return the tile as it lies in memory: 32 lines of 16 bytes, each with its logical row."""
     where = layout(_NAME)
-    top, left = _corner(rows, columns, tile)
+    top, _ = _corner(rows, columns, tile)
     start = tile * _ROWS * _COLUMNS
     cells = []
     for line_start in range(start, start + _ROWS * _COLUMNS, 16):

@@ -9,7 +9,7 @@ search index simply removes them and would glue words together.
 import base64
 import json
 
-from mxlab.explorers.panels import Facts, Grid, Item, Verdicts, View
+from mxlab.explorers.panels import Facts, Grid, Item, Verdicts, View, said
 from mxlab.explorers.picture import clean, picture
 from mxlab.explorers.protocol import Explorer
 
@@ -34,9 +34,10 @@ def still(explorer: Explorer, state: object, mount: str) -> str:
     parts = [
         f'<div class="mxlab-explorer" id="{clean(mount)}"{attributes}>',
         '<div class="mxlab-static">',
-        f"<p>\n<strong>{clean(explorer.title)}</strong>\n{clean(explorer.question)}\n</p>",
+        f'<p class="mxlab-head">\n<strong>{clean(explorer.title)}</strong>\n'
+        f"{clean(explorer.question)}\n</p>",
         f"<p>\n<strong>{clean(view.sign)} {clean(view.answer)}</strong>\n</p>",
-        f"<p>\n{_settings(explorer, tidy)}\n</p>",
+        f'<p class="mxlab-head">\n{_settings(explorer, tidy)}\n</p>',
         _image(explorer, view),
     ]
     for panel in view.panels:
@@ -75,11 +76,13 @@ def _image(explorer: Explorer, view: View) -> str:
 
 
 def _verdicts(panel: Verdicts) -> str:
-    shown = [item for item in panel.items if not item.quiet]
-    folded = len(panel.items) - len(shown)
-    more = f"\n<p>\nand {folded} {clean(panel.quiet)}\n</p>" if folded else ""
-    lines = "\n".join(_item(item) for item in shown)
-    return _titled(panel.title, panel.alt) + f"\n<ol>\n{lines}\n</ol>{more}"
+    lines = "\n".join(_fold(run) if run[0].quiet else _item(run[0]) for run in panel.runs())
+    return _titled(panel.title, panel.alt) + f"\n<ul>\n{lines}\n</ul>"
+
+
+def _fold(run: tuple[Item, ...]) -> str:
+    names = ",\n".join(f"<code>{clean(item.name)}</code>" for item in run)
+    return f"<li>\n{clean(run[0].stage)} {clean(said(run))}:\n{names}\n</li>"
 
 
 def _item(item: Item) -> str:
@@ -120,7 +123,7 @@ def _grid(panel: Grid) -> str:
     return (
         _titled(panel.title, panel.alt)
         + f"\n<table>\n<thead>\n<tr>\n<td>{clean(panel.corner)}</td>\n{head}\n</tr>\n</thead>\n"
-        + f"<tbody>\n{body}\n</tbody>\n</table>{note}"
+        + f"<tbody>\n{body}\n</tbody>\n</table>\n<p>\n{note}\n</p>"
     )
 
 

@@ -61,7 +61,7 @@ class _Clamped(traitlets.Int[int, int]):
         return self.control.clean(value)
 
 
-class _Cleaned(traitlets.Unicode[str, str]):
+class _Cleaned(traitlets.Unicode[str, Any]):
     """A text or a choice; a name that is no option raises, naming the options."""
 
     def __init__(self, control: AnyControl, default: object) -> None:
@@ -155,9 +155,7 @@ def _cannot_mount() -> bool:
 def _widget_class(name: str, class_name: str) -> type[ExplorerWidget]:
     record = explorer(name)
     traits = {control.name: _trait(control) for control in record.controls}
-    settings = "\n".join(
-        f"{c.name}: {c.label}. {c.help}".rstrip(" .") + "." for c in record.controls
-    )
+    settings = "\n".join(f"{c.name}: {c.label}. {c.help}" for c in record.controls)
     text = f"{record.title} {record.question}\n\n{settings}"
     members = {"EXPLORER": record, "__doc__": text, "__module__": __name__, **traits}
     return type(class_name, (ExplorerWidget,), members)

@@ -15,6 +15,8 @@ from mxlab.guards import (
     Verdict,
     check,
 )
+from mxlab.guards.sglang_attention import INKLING
+from mxlab.guards.values import FP8_GEMM_BACKEND
 from mxlab.hardware import GPUS
 
 _DEPLOYMENT, _LAYER, _KV = "Deployment", "First layer, before TP", "KV cache"
@@ -47,6 +49,8 @@ _CHECKPOINTS: dict[str, tuple[str, dict[str, object] | None]] = {
     "bf16": ("bf16, quantised at load", None),
 }
 
+_ARCHITECTURES = {"inkling": INKLING[0], "other": ""}
+
 CONTROLS = (
     Choice(
         name="gpu",
@@ -60,20 +64,7 @@ CONTROLS = (
         label="--fp8-gemm-backend",
         group=_DEPLOYMENT,
         default="deep_gemm",
-        options=tuple(
-            (name, name)
-            for name in (
-                "auto",
-                "deep_gemm",
-                "flashinfer_trtllm",
-                "flashinfer_cutlass",
-                "flashinfer_cutedsl",
-                "flashinfer_deepgemm",
-                "cutlass",
-                "triton",
-                "aiter",
-            )
-        ),
+        options=tuple((name, name) for name in FP8_GEMM_BACKEND),
     ),
     Int(
         name="tp",
@@ -153,11 +144,19 @@ CONTROLS = (
         default="fa4",
         options=tuple((name, name) for name in ("auto", "fa4", "fa3", "flashinfer", "triton")),
     ),
+    Choice(
+        name="model",
+        label="Attention of",
+        group=_KV,
+        default="inkling",
+        options=(("inkling", "Inkling"), ("other", "any other model")),
+        help="only Inkling quantises Q as well",
+    ),
     Int(
         name="head_dim",
         label="head_dim",
         group=_KV,
-        default=64,
+        default=80,
         low=1,
         high=1024,
         slider=(16, 256, 16),
@@ -195,6 +194,7 @@ def deployment(state: State) -> Deployment:
         kv_cache_dtype=str(state["kv_dtype"]),
         attention_backend=None if attention == "auto" else attention,
         page_size=int(state["page_size"]),
+        architecture=_ARCHITECTURES[str(state["model"])],
         packages=_PACKAGES[str(state["packages"])][1],
     )
 
@@ -267,8 +267,8 @@ def _item(verdict: Verdict) -> Item:
         because=verdict.because,
         message=verdict.message,
         notes=tuple(note for note in notes if note[1] and note != ("instead", "none")),
-        href=f"guards/{verdict.guard}.html",
-        quiet=verdict.status == Status.NOT_REACHED,
+        href=f"book/guards/{verdict.guard}.html",
+        quiet=not said,
     )
 
 
@@ -284,13 +284,10 @@ def _answer(items: list[Item]) -> tuple[str, str, str]:
         found = [item for item in items if item.status == status]
         if found:
             first = found[0]
-            more = f"; {len(found) - 1} more behind it" if len(found) > 1 else ""
+            more = f" {len(found) - 1} more behind it." if len(found) > 1 else ""
             where = f"{first.stage} ({STAGES[first.stage]})"
-            return (
-                status,
-                SIGNS[status][0],
-                f"{start} at {where}: {first.name}, {first.because}{more}.",
-            )
+            sentence = f"{start} at {where}: {first.name}, {first.because}.{more}"
+            return status, SIGNS[status][0], sentence
     asked = sum(item.status == Status.PASSES for item in items)
     return Status.PASSES, SIGNS[Status.PASSES][0], f"Runs: all {asked} guards on the way pass."
 
@@ -306,13 +303,13 @@ def _verdicts(items: list[Item]) -> Verdicts:
         title="Guards, in the order in which SGLang meets them",
         alt=f"{len(items)} guards: {', '.join(counts)}.",
         items=tuple(items),
-        quiet="that this deployment never reaches",
     )
 
 
 def _rank(state: State, n: int, k: int, heads: int, uneven: str) -> Facts:
     tp, kv = int(state["tp"]), int(state["kv_heads"])
     split = str(state["split"])
+    shape: tuple[tuple[str, str, str], ...]
     if uneven:
         shape = (("N, K", "none", f"{uneven}: no rank can hold an equal part"),)
     else:
@@ -341,6 +338,7 @@ def _python(state: State, n: int, k: int, heads: int) -> str:
         f"where = Deployment(gpu={where.gpu!r}, tp={where.tp}, quantization='mxfp8', "
         f"fp8_gemm_backend={where.fp8_gemm_backend!r}, kv_cache_dtype={where.kv_cache_dtype!r}, "
         f"attention_backend={where.attention_backend!r}, page_size={where.page_size}, "
+        f"architecture={where.architecture!r}, "
         f"packages=frozenset({sorted(where.packages)!r}))\n"
         f"config = {_CHECKPOINTS[str(state['checkpoint'])][1]!r}\n"
         f"layer = LinearFacts('first layer', {n}, {k}, shard={str(state['split'])!r})\n"

@@ -23,24 +23,31 @@ function facts(first) {
 
 function verdicts(first, context) {
   const list = h("ol", { class: "items" }), alt = h("p", { class: "alt" });
-  const more = h("button", { type: "button", class: "more", "aria-expanded": "false",
-    onclick: () => { open = !open; fold(); } });
-  const node = frame(first, alt, list, more);
-  let open = false, panel = first;
-  const fold = () => {
-    const quiet = panel.items.filter((item) => item.quiet).length;
-    list.classList.toggle("open", open);
-    more.hidden = !quiet;
-    more.setAttribute("aria-expanded", String(open));
-    more.textContent = `${open ? "Hide" : "Show"} ${quiet} ${panel.quiet}`;
-  };
-  const update = (next) => {
-    panel = next;
+  const all = h("button", { type: "button", class: "more", onclick: () => {
+    const folds = [...list.querySelectorAll("details")], open = folds.some((fold) => !fold.open);
+    for (const fold of folds) fold.open = open;
+  } }, "Unfold or fold every line");
+  const node = frame(first, alt, list, all);
+  const update = (panel) => {
     alt.textContent = panel.alt;
-    const focus = list.contains(context.root.activeElement) && context.root.activeElement.href;
-    list.replaceChildren(...panel.items.map((item) => verdict(item, context)));
-    if (focus) [...list.querySelectorAll("a")].find((a) => a.href === focus)?.focus();
-    fold();
+    const active = context.root.activeElement, inside = list.contains(active);
+    const focus = inside && (active.href || active.closest("details")?.dataset.fold);
+    const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.dataset.fold));
+    const seen = new Map(); // a fold is known by its stage and its number within it
+    list.replaceChildren(...panel.runs.map((run) => {
+      if (!run.items[0].quiet) return verdict(run.items[0], context);
+      const { stage, status } = run.items[0];
+      const fold = `${stage}.${seen.get(stage) ?? 0}`;
+      seen.set(stage, (seen.get(stage) ?? 0) + 1);
+      return h("li", { class: `item fold s-${status}` }, h("details",
+        { "data-fold": fold, open: open.has(fold) },
+        h("summary", {}, h("span", { class: "stage" }, stage), ` ${run.said}`),
+        h("ul", {}, ...run.items.map((item) => verdict(item, context)))));
+    }));
+    if (focus) {
+      [...list.querySelectorAll("a, summary")].find((to) => to.href === focus
+        || to.parentNode.dataset.fold === focus)?.focus({ preventScroll: true });
+    }
   };
   update(first);
   return { node, update };
@@ -52,7 +59,7 @@ function verdict(item, { link }) {
     : h("span", { class: "name" }, item.name);
   const notes = item.notes.map(([what, text]) =>
     h("div", {}, h("dt", {}, what), h("dd", {}, text)));
-  return h("li", { class: `item s-${item.status}${item.quiet ? " quiet" : ""}` },
+  return h("li", { class: `item s-${item.status}` },
     h("span", { class: "stage" }, item.stage),
     h("span", { class: "status" }, h("span", { class: "sign", "aria-hidden": "true" }, item.sign),
       ` ${item.status}`),

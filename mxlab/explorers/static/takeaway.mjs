@@ -13,7 +13,7 @@ function records(view) {
         rows.push([panel.id, name, "value", value], [panel.id, name, "how", how]);
       }
     } else {
-      for (const item of panel.items) {
+      for (const item of panel.runs.flatMap((run) => run.items)) {
         for (const field of ["stage", "status", "because", "message"]) {
           rows.push([panel.id, item.name, field, item[field]]);
         }

@@ -1,0 +1,58 @@
+"""What the browser tests share: a page that is watched, axe-core, and a patient look at a URL."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import BrowserContext, Page, Route
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+
+#: console messages of the theme and of JupyterLab that are known and are not ours
+KNOWN = ("Got invalid theme mode", "favicon.ico")
+
+
+class Watched:
+    """A page with what it logged as an error and what it asked of other hosts."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.outside: list[str] = []
+        page.on("console", lambda m: self._log(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self._log(str(error)))
+
+    def _log(self, text: str) -> None:
+        if not any(known in text for known in KNOWN):
+            self.errors.append(text)
+
+    def clean(self) -> bool:
+        """Tell whether nothing was logged and nothing left the machine; else fail saying what."""
+        assert self.outside == [], "requests that would have left this machine"
+        assert self.errors == []
+        return True
+
+
+def watch(context: BrowserContext) -> Watched:
+    """Open a page; requests to anything but this machine are refused and remembered."""
+    page = context.new_page()
+    watched = Watched(page)
+
+    def route(route: Route) -> None:
+        url = urlsplit(route.request.url)
+        if url.scheme in ("data", "blob") or url.hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            watched.outside.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", route)
+    page.set_default_timeout(20_000)
+    return watched
+
+
+def axe(page: Page, scope: str = ".mxlab-explorer") -> list[str]:
+    """Return axe-core's violations inside ``scope``; fail when it looked at nothing."""
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("scope => axe.run({include: [[scope]]})", scope)
+    assert len(found["passes"]) > 10
+    return [f"{v['id']}: {[n['html'][:200] for n in v['nodes']][:3]}" for v in found["violations"]]
