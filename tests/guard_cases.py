@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,13 @@ def _plain(value: Any) -> Any:
 def cases(fn: str) -> list[dict[str, Any]]:
     found = [case for case in all_cases() if case["fn"] == fn]
     assert found, fn
+    return found
+
+
+def kept(fn: str, rule: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Return the cases whose input a deployment can bring about; there must be some of each kind."""
+    found = [case for case in cases(fn) if rule(case["input"])]
+    assert {case["outcome"]["ok"] for case in found} == {True, False}, fn
     return found
 
 

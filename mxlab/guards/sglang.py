@@ -2,6 +2,7 @@
 
 from mxlab.guards import (
     sglang_attention,
+    sglang_block,
     sglang_config,
     sglang_experts,
     sglang_forward,
@@ -18,6 +19,7 @@ _TABLES = (
     sglang_server,
     sglang_config,
     sglang_linear,
+    sglang_block,
     sglang_silent,
     sglang_experts,
     sglang_kv_cache,
