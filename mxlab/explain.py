@@ -28,8 +28,8 @@ COSTS: Mapping[str, str] = {
     "S5": "while the checkpoint is read",
     "S6": "after the whole checkpoint is read",
     "S7": "after the whole checkpoint is read and processed",
-    "S8": "after loading, at the first forward (warm-up, graph capture or the first token)",
-    "S9": "after loading, inside a kernel of the first forward",
+    "S8": "after the whole checkpoint is loaded and the KV cache is allocated",
+    "S9": "after the whole checkpoint is loaded and the KV cache is allocated",
 }
 
 

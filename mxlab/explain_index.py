@@ -34,6 +34,7 @@ class Template:
     text: str
     pieces: tuple[bytes, ...]
     fields: tuple[str, ...]
+    quoted: tuple[bool, ...]  # per field: the message itself puts it in quotes
     literal: int  # flat literal characters in all
     words: tuple[frozenset[int], ...] = field(repr=False)  # per piece: where a word starts
 
@@ -47,17 +48,27 @@ def template(guard: Guard, number: int) -> Template:
     """Cut one message of a guard into literal pieces and fields."""
     text = guard.messages[number]
     parts = _FIELD.split(text)
-    literals, fields = parts[::2], parts[1::2]
-    pieces, names, words = [flatten(literals[0].encode())], [], [_word_starts(literals[0])]
-    for name, literal in zip(fields, literals[1:], strict=True):
+    pieces, words = [flatten(parts[0].encode())], [_word_starts(parts[0])]
+    names, quoted = [], []
+    for at in range(1, len(parts), 2):
+        before, name, literal = parts[at - 1 : at + 2]
         flat = flatten(literal.encode())
-        if not flat and literal is not literals[-1]:
-            continue  # two fields with a space between: read as one, under the first one's name
+        if not flat and at + 2 < len(parts):
+            continue  # two fields with a space between: read as one, under the second one's name
         names.append(name)
+        quoted.append(before[-1:] == literal[:1] != "" and before[-1:] in "'\"`")
         pieces.append(flat)
         words.append(_word_starts(literal))
-    literal_length = sum(map(len, pieces))
-    return Template(guard, number, text, tuple(pieces), tuple(names), literal_length, tuple(words))
+    return Template(
+        guard=guard,
+        number=number,
+        text=text,
+        pieces=tuple(pieces),
+        fields=tuple(names),
+        quoted=tuple(quoted),
+        literal=sum(map(len, pieces)),
+        words=tuple(words),
+    )
 
 
 def _word_starts(literal: str) -> frozenset[int]:

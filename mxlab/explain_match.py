@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from mxlab.explain_index import Place, Template
-from mxlab.explain_text import View, balanced, flatten, printable
+from mxlab.explain_index import GRAM, Place, Template
+from mxlab.explain_text import View, balanced, flatten, unwrap
 
 _BLOCK = 1 << 11
 _LEFT, _RIGHT = 1 << 10, 3 << 10  # what belongs to a message lies within these of its anchor
 _FIELD = 300  # flat characters of a value
+_TRIES = 16  # a value may hold the literal behind it, as (2, 128) holds a comma
 _PARTIAL = 20  # literal characters that must be there where a message is incomplete
 _SHOWN = 400  # characters of the text of a hit
+_PREFIX = 500  # bytes of a line before a message in which its rank is sought
 _LOOK_BACK = 1 << 14  # bytes of a traceback above its last line
 
 _SOURCE = re.compile(rb"\{[A-Za-z_][^{}'\",]{0,80}\}")  # the f-string in the code, not its text
@@ -69,11 +71,15 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
             raw, end = view.after(end)
             raw = raw.rstrip(b".,;:!\\")
         else:
-            at = _next(view, literal, end)
+            at, length = _next(view, literal, end)
             if at < 0:
                 break
-            raw, end = view.between(end, at), at + len(literal)
-        if not _read(values, found.fields[up], raw):
+            raw, end = view.between(end, at), at + length
+            if length < len(literal):  # cut off behind the value
+                _read(values, found, up, raw)
+                matched += length
+                break
+        if not _read(values, found, up, raw):
             return None
         matched += len(literal)
         up += 1
@@ -82,11 +88,15 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
         if down == 1 and not literal:
             raw, start = view.before(start)
         else:
-            at = _previous(view, literal, start)
+            at, length = _previous(view, literal, start)
             if at < 0:
                 break
-            raw, start = view.between(at + len(literal), start), at
-        if not _read(values, found.fields[down - 1], raw):
+            raw, start = view.between(at + length, start), at
+            if length < len(literal):
+                _read(values, found, down - 1, raw)
+                matched += length
+                break
+        if not _read(values, found, down - 1, raw):
             return None
         matched += len(literal)
         down -= 1
@@ -94,30 +104,52 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
     return _Aligned(start, end, matched, up == last and down == 0, ordered)
 
 
-def _read(values: dict[str, str], name: str, raw: bytes) -> bool:
+def _read(values: dict[str, str], found: Template, number: int, raw: bytes) -> bool:
     if _SOURCE.search(raw):
         return False
-    values[name] = printable(_ESCAPED_QUOTE.sub(b"", raw).strip().strip(b"`"))
+    text = unwrap(_ESCAPED_QUOTE.sub(b"", raw), value=True)
+    values[found.fields[number]] = text.strip("'\"`") if found.quoted[number] else text.strip("`")
     return True
 
 
-def _next(view: View, literal: bytes, low: int) -> int:
-    at = low - 1
-    for _ in range(16):  # a value may hold the literal itself, as (2, 128) holds a comma
-        at = view.flat.find(literal, at + 1, low + _FIELD + len(literal))
-        if at < 0 or balanced(view.between(low, at)):
-            return at
-    return -1
+def _next(view: View, literal: bytes, low: int) -> tuple[int, int]:
+    """Return where a literal follows a value, and how much of it stands there: at least a gram."""
+    head, at = literal[:GRAM], low - 1
+    cut = (-1, 0)
+    for _ in range(_TRIES):
+        at = view.flat.find(head, at + 1, low + _FIELD + len(head))
+        if at < 0:
+            break
+        if balanced(view.between(low, at)):
+            length = _common(literal, view.flat[at : at + len(literal)])
+            if length == len(literal):
+                return at, length
+            cut = cut if cut[1] else (at, length)
+    return cut
 
 
-def _previous(view: View, literal: bytes, high: int) -> int:
-    low, end = max(0, high - _FIELD - len(literal)), high
-    for _ in range(16):
-        at = view.flat.rfind(literal, low, end)
-        if at < 0 or balanced(view.between(at + len(literal), high)):
-            return at
-        end = at + len(literal) - 1
-    return -1
+def _previous(view: View, literal: bytes, high: int) -> tuple[int, int]:
+    """Return where a literal, or at least a gram at its end, stands before a value."""
+    tail, end = literal[-GRAM:], high
+    cut = (-1, 0)
+    for _ in range(_TRIES):
+        at = view.flat.rfind(tail, max(0, high - _FIELD - len(tail)), end)
+        if at < 0:
+            break
+        end = at + len(tail) - 1
+        if balanced(view.between(at + len(tail), high)):
+            there = view.flat[max(0, at + len(tail) - len(literal)) : at + len(tail)]
+            length = _common(literal[::-1], there[::-1])
+            if length == len(literal):
+                return at + len(tail) - length, length
+            cut = cut if cut[1] else (at + len(tail) - length, length)
+    return cut
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return how many bytes two texts have in common at their beginnings."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _stands_alone(view: View, found: Template, start: int, end: int) -> bool:
@@ -177,7 +209,7 @@ class Window:
             matched=got.matched,
             start=self.flat_base + view.flat_start + got.start,
             end=self.flat_base + view.flat_start + got.end,
-            text=printable(self.raw[raw_start:raw_end])[:_SHOWN],
+            text=unwrap(self.raw[raw_start:raw_end])[:_SHOWN],
             line=self._lines[block] + self.raw.count(b"\n", block * _BLOCK, raw_start),
             rank=self._rank(raw_start),
         )
@@ -198,7 +230,8 @@ class Window:
         return found[1].decode() if found else ""
 
     def _rank_of_line(self, raw: int) -> re.Match[bytes] | None:
-        return _RANK.search(self.raw, self.raw.rfind(b"\n", max(0, raw - 1000), raw) + 1, raw)
+        low = max(0, raw - _PREFIX)
+        return _RANK.search(self.raw, max(low, self.raw.rfind(b"\n", low, raw) + 1), raw)
 
 
 def strongest(hits: Iterable[Hit]) -> list[Hit]:

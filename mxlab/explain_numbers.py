@@ -37,7 +37,7 @@ def because(message: str, predicate: str, values: Mapping[str, JsonValue]) -> tu
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
     }
     said: dict[tuple[str, str], str] = {}
-    for key, text in (*_divisible(message, numbers), *_rules(message + " " + predicate, numbers)):
+    for key, text in (*_divisible(message, numbers), *_rules(message, predicate, numbers)):
         said.setdefault(key, text)
     return tuple(said.values()) or tuple(f"{name} = {value}" for name, value in numbers.items())
 
@@ -61,15 +61,17 @@ def _divisible(message: str, numbers: Mapping[str, int]) -> Iterator[tuple[tuple
             yield from _remainder(label, numbers[name], shown, by)
 
 
-def _rules(text: str, numbers: Mapping[str, int]) -> Iterator[tuple[tuple[str, str], str]]:
+def _rules(
+    message: str, predicate: str, numbers: Mapping[str, int]
+) -> Iterator[tuple[tuple[str, str], str]]:
     """Read ``N % 64`` and ``n < 128`` where the values have the numbers."""
     known = {name.lower(): value for name, value in numbers.items()}
-    for left, right in _MODULO.findall(text):
+    for left, right in _MODULO.findall(f"{message} {predicate}"):
         by = int(right) if right.isdigit() else known.get(right.lower(), 0)
         if left.lower() in known and by > 0:
             shown = right if right.isdigit() else f"{right} = {by}"
             yield from _remainder(left, known[left.lower()], shown, by)
-    for left, sign, right in _COMPARE.findall(text):
+    for left, sign, right in _COMPARE.findall(predicate):  # a message says what is required
         bound = int(right) if right.isdigit() else known.get(right.lower())
         value = known.get(left.lower())
         if value is not None and bound is not None and _TRUE[sign](value, bound):

@@ -27,6 +27,7 @@ _SOURCE_COLUMN = re.compile(rb"[ \t]{2}[A-Za-z_]\w{0,60}\.py:\d{1,6}[ \t]{0,200}
 _ALONE = re.compile(rb"[^\s]{1,200}[^\n\w]{0,200}(?:\n|$)")
 
 _VALUE = 300  # characters of one value; a list at the end of a message may take the window's rest
+_FRAME = " \t\r\0|\u2502\u2503"
 _OPEN, _CLOSE = b"([{", b")]}"
 _BRACKETS = tuple(zip(_OPEN, _CLOSE, strict=True))
 _INTEGER = re.compile(r"[+-]?\d{1,40}")
@@ -62,14 +63,21 @@ def strip_noise(raw: bytes) -> bytes:
     return raw
 
 
-def printable(raw: bytes) -> str:
-    r"""Return the bytes as one line of printable text.
+def unwrap(raw: bytes, *, value: bool = False) -> str:
+    r"""Return bytes as one line of printable text, without the frame of a box at line breaks.
 
-    >>> printable(b" a\n  \x00b\xff")
-    'a b\ufffd'
+    A ``value`` that holds no white space but line breaks, or that is a shape or a list, was broken
+    for lack of room, and is put together.
+
+    >>> unwrap("a b │\n│ c".encode()), unwrap(b"(2, 1\n28)", value=True), unwrap(b"\0 80\xff")
+    ('a b c', '(2, 128)', '80\ufffd')
     """
-    text = raw.decode("utf-8", "replace")
-    return "".join(c for c in " ".join(text.split()) if c.isprintable())
+    text = raw.decode("utf-8", "replace").replace("\v", "\n")
+    lines = [line.strip(_FRAME) for line in text.split("\n")]
+    text = "".join(lines)
+    glue = value and (text.startswith(("(", "[", "torch.Size(")) or not any(map(str.isspace, text)))
+    joined = text if glue else " ".join(lines)
+    return "".join(c for c in " ".join(joined.split()) if c.isprintable())
 
 
 @dataclass(frozen=True, slots=True)

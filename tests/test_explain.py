@@ -1,0 +1,321 @@
+"""explain: every message of the table is found again in what a log makes of it."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mxlab.explain import COSTS, explain
+from mxlab.explain_index import Template, index
+from mxlab.explain_text import typed
+from mxlab.guards import GUARDS, STAGES
+from mxlab.guards.engine import Guard, fill
+
+TEMPLATES = index(GUARDS).templates
+IDS = [f"{one.guard.id}-{one.number}" for one in TEMPLATES]
+VALUES = (
+    "80",
+    "1344",
+    "0",
+    "-1",
+    "(2, 128)",
+    "[1, 128]",
+    "torch.Size([16, 8, 32, 4, 4])",
+    "None",
+    "True",
+    "torch.bfloat16",
+    "mxfp8",
+    "model.layers.3.self_attn.qkv_proj",
+    "['quant_method']",
+)
+
+
+def filled(one: Template, choose: Callable[[], str]) -> tuple[str, dict[str, str]]:
+    """Fill a message; a name that comes twice has one value."""
+    values = {name: choose() for name in one.fields}
+    return fill(one.text, values), values
+
+
+def rivals(one: Template) -> set[str]:
+    """The guards that have this very text; nothing in the text can tell them apart."""
+    shape = re.sub(r"\{\w+\}", "{}", one.text)
+    return {g.id for g in GUARDS if shape in {re.sub(r"\{\w+\}", "{}", m) for m in g.messages}}
+
+
+def held(text: str | bytes, one: Template, values: dict[str, str]) -> None:
+    """The guard, and only guards with the same text, are found with exactly these values."""
+    matches = explain(text).matches
+    assert {match.guard.id for match in matches} == rivals(one), text
+    mine = next(match for match in matches if match.guard.id == one.guard.id)
+    assert mine.complete
+    assert dict(mine.values) == {name: typed(value) for name, value in values.items()}
+
+
+def test_the_table_is_worth_testing() -> None:
+    assert len(TEMPLATES) > 40
+    assert sum(bool(one.fields) for one in TEMPLATES) > 15
+    texts = {guard.id for guard in GUARDS if guard.messages}
+    assert {one.guard.id for one in TEMPLATES} == texts
+    assert set(COSTS) == set(STAGES)
+
+
+@pytest.mark.parametrize("one", TEMPLATES, ids=IDS)
+def test_round_trip(one: Template) -> None:
+    draw = random.Random(one.text)
+    for _ in range(6):
+        text, values = filled(one, lambda: draw.choice(VALUES))
+        held(text, one, values)
+        held(f"Traceback (most recent call last):\n  ...\n{one.guard.error}: {text}\n", one, values)
+
+
+def wrapped(text: str, width: int, spared: Iterable[str]) -> str:
+    """Break as a terminal does, anywhere; but not inside a value at either end of the message."""
+    lines, line = [], ""
+    first, last = 0, len(text)
+    for value in spared:
+        if text.startswith(value):
+            first = len(value) + 1
+        if text.rstrip(".").endswith(value):
+            last = len(text.rstrip(".")) - len(value) - 1
+    for i, c in enumerate(text):
+        if len(line) >= width and first < i < last:
+            lines.append(line)
+            line = ""
+        line += c
+    return "\n".join([*lines, line])
+
+
+def boxed(text: str) -> str:
+    lines = text.split("\n")
+    width = max(map(len, lines))
+    body = [f"│ {line:<{width}} │" for line in lines]
+    return "\n".join([f"╭{'─' * (width + 2)}╮", *body, f"╰{'─' * (width + 2)}╯"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(TEMPLATES),
+    st.lists(st.sampled_from(VALUES), min_size=6, max_size=6),
+    st.integers(30, 120),
+    st.sampled_from(["", "[2026-11-30 10:00:01 TP3] ", "(worker pid=12) ", "\ufffd\x00 "]),
+    st.sampled_from(["plain", "wrap", "box", "json", "repr", "crlf", "source column"]),
+    st.booleans(),
+)
+def test_noise_of_logs(
+    one: Template, drawn: list[str], width: int, prefix: str, kind: str, failed_at: bool
+) -> None:
+    take = iter(drawn)
+    text, values = filled(one, lambda: next(take))
+    head = f"{one.guard.error}: " if one.guard.error else ""
+    if failed_at:
+        head = f"RuntimeError: Failed at /x/inkling_attn_prologue_fused.cuh:405: {head}"
+    whole = prefix + head + text
+    if kind == "wrap":
+        whole = prefix + head + "\n" + wrapped(text, width, values.values())
+    elif kind == "box":
+        whole = boxed(head.rstrip() + "\n" + wrapped(text, width, values.values()))
+    elif kind == "json":
+        whole = json.dumps({"level": "error", "message": head + text, "exc": "T\nx"})
+    elif kind == "repr":
+        whole = f"{one.guard.error}({text!r})"
+    elif kind == "crlf":
+        whole = f"before\r\n{whole}\r\nafter\r\n"
+    elif kind == "source column":
+        words = text.split(" ")
+        cut = next((i for i, word in enumerate(words) if i and word not in drawn), 1)
+        whole = " ".join(words[:cut]) + "     fp8.py:373\n      " + " ".join(words[cut:])
+    held(whole, one, values)
+
+
+def test_colours_inside_a_message() -> None:
+    text = "\x1b[31mValueError\x1b[0m: MXFP8 KV cache requires head\x1b[1m_dim\x1b[0m divisible "
+    text += "by \x1b[1;36m32\x1b[0m, got \x1b[1;36m80\x1b[0m."
+    for form in (text, json.dumps(text), text.replace("\x1b", "^["), text.replace("\x1b", "\\x1b")):
+        (match,) = explain(form).matches
+        assert (match.guard.id, dict(match.values)) == ("kv-hd32", {"hd": 80})
+
+
+@pytest.mark.parametrize(
+    ("part", "guard", "values"),
+    [
+        ("needs N % 64 == 0 and K % 128 == 0", "wsp-deepgemm", {}),
+        ("requires head_dim divisible by 32", "kv-hd32", {}),
+        ("requires v_head_dim divisible by 32", "kv-vhd32", {}),
+        ("RuntimeError: MXFP8 KV cache requires the FA4", "fa4-required", {}),
+        (
+            "=deep_gemm cannot serve MXFP8 weight shape (2880, 576) (needs N % 64 ==",
+            "wsp-deepgemm",
+            {"n": 2880, "k": 576},
+        ),
+        ("cannot serve MXFP8 weight shape (2880, 57", "wsp-deepgemm", {"n": 2880}),
+        ("Weight input_size_per_partition = 1344 is not divisible by", "lin-tp-row", None),
+    ],
+)
+def test_fragments(part: str, guard: str, values: dict[str, int] | None) -> None:
+    matches = explain(part).matches
+    assert [match.guard.id for match in matches] == [guard]
+    assert not matches[0].complete
+    assert values is None or dict(matches[0].values) == values
+
+
+def test_the_longer_message_wins() -> None:
+    (short,) = explain("AssertionError: k=80 must be divisible by 32").matches
+    assert short.guard.id == "act-grp-k32"
+    (long,) = explain("ValueError: K=80 must be divisible by 32 for MXFP8.").matches
+    assert long.guard.id == "fwd-fi-k32"
+
+
+def test_numbers_are_said() -> None:
+    (match,) = explain(
+        "--fp8-gemm-backend=deep_gemm cannot serve MXFP8 weight shape (2880, 576) (needs N % 64 "
+        "== 0 and K % 128 == 0), and this device has no FlashInfer MXFP8 fallback kernel."
+    ).matches
+    assert match.because == ("N = 2880 % 64 = 0", "K = 576 % 128 = 64")
+    assert match.meaning.endswith("Here N = 2880 % 64 = 0, K = 576 % 128 = 64.")
+    (match,) = explain(
+        "Weight input_size_per_partition = 1360 is not divisible by weight quantization "
+        "block_k = 32."
+    ).matches
+    assert match.because == ("input_size_per_partition = 1360 % (block_k = 32) = 16",)
+    (match,) = explain(
+        "MXFP8 requires n >= 128 and k >= 128 for CUTLASS MXFP8. got m=6, n=32, k=1024."
+    ).matches
+    assert match.because == ("n = 32 < 128",)
+
+
+def test_several_guards_and_ranks() -> None:
+    rows = []
+    for rank in range(8):
+        rows += [
+            f"[2026-11-30 10:00:0{rank} TP{rank}] Scheduler hit an exception: "
+            "Traceback (most recent call last):",
+            '  File "/srv/fp8.py", line 594, in validate_block_quant_shapes',
+            '    raise ValueError(f"Weight input_size_per_partition = {input_size_per_partition} "',
+            "ValueError: Weight input_size_per_partition = 1360 is not divisible by weight "
+            "quantization block_k = 32.",
+        ]
+    log = "\n".join(
+        [
+            "[10:00:00] MXFP8 overriding weight_block_size=[1, 128] from config.json -> [1, 32].",
+            *rows,
+            "[10:00:09 DP1 TP2] MXFP8 KV cache requires head_dim divisible by 32, got 80.",
+            "[10:00:09 DP1 TP2] MXFP8 KV cache requires head_dim divisible by 32, got 72.",
+        ]
+    )
+    found = explain(log)
+    assert found.lines == 35
+    got = [(m.guard.id, m.line, m.count, dict(m.ranks)) for m in found.matches]
+    assert got == [  # what stops comes first, in the order of the log; then the warning
+        ("lin-tp-row", 5, 8, {f"TP{rank}": 1 for rank in range(8)}),
+        ("kv-hd32", 34, 1, {"DP1 TP2": 1}),
+        ("kv-hd32", 35, 1, {"DP1 TP2": 1}),
+        ("cfg-mxfp8-override", 1, 1, {}),
+    ]
+    assert found.matches[3].values == {"block": [1, 128]}
+
+
+def test_the_source_of_a_message_is_not_the_message() -> None:
+    source = 'raise ValueError(f"MXFP8 KV cache requires head_dim divisible by 32, got {self.hd}.")'
+    assert all(not match.complete for match in explain(source).matches)
+    (match,) = explain(
+        f"    {source}\nValueError: MXFP8 KV cache requires head_dim divisible by 32, got 80.\n"
+    ).matches
+    assert (match.values, match.line, match.count) == ({"hd": 80}, 2, 1)
+
+
+def test_a_value_that_is_missing_is_empty() -> None:
+    (match,) = explain("Unsupported activation scheme \nINFO the next line").matches
+    assert match.values == {"scheme": ""}
+
+
+def test_nothing_known_names_the_nearest() -> None:
+    found = explain(
+        "RuntimeError: MXFP8 weight dims not divisible for the deep_gemm fallback kernel"
+    )
+    assert not found.matches
+    assert found.nearest[0].guard.id == "wsp-deepgemm"
+    assert 0 < found.nearest[-1].score <= found.nearest[0].score < 1
+    assert explain("CUDA out of memory. Tried to allocate 2.00 GiB.").matches == ()
+    assert explain("zzz").nearest == ()
+
+
+def test_ordinary_text_matches_nothing() -> None:
+    from pydoc_data import topics
+
+    prose = "\n".join(topics.topics.values())
+    assert len(prose) > 400_000
+    assert explain(prose).matches == ()
+    log = "".join(
+        f"[2026-11-30 10:00:{i % 60:02d} TP{i % 8}] Decode batch. #running-req: {i}, #token: "
+        f"{i * 37}, token usage: 0.{i % 99:02d}, gen throughput (token/s): {i * 1.37:.2f}\n"
+        '  File "/srv/sglang/srt/layers/quantization/fp8.py", line 1101, in forward\n'
+        "server_args=ServerArgs(quantization='mxfp8', kv_cache_dtype='mxfp8', "
+        "fp8_gemm_backend='deep_gemm', moe_runner_backend='flashinfer_trtllm', page_size=128)\n"
+        "TypeError: unsupported operand; k must be an int; shape mismatch of (4, 3)\n"
+        for i in range(500)
+    )
+    assert explain(log).matches == ()
+
+
+def stand_in(*messages: str, id: str = "own") -> Guard:
+    first = GUARDS[0]
+    return Guard(
+        **{
+            **{name: getattr(first, name) for name in first.__dataclass_fields__},
+            "id": id,
+            "error": "RuntimeError",
+            "predicate": "",
+            "messages": messages,
+        }
+    )
+
+
+def test_a_short_message_must_stand_alone() -> None:
+    table = [stand_in("dims % head_dim"), stand_in(id="silent")]
+    for text in ("RuntimeError: Failed at /x/a.cuh:405: dims % head_dim", "dims % head_dim\nx"):
+        assert [m.guard.id for m in explain(text, table).matches] == ["own"]
+    for text in ("the dims % head_dim of it", "assert dims % head_dims", "kv_dims % head_dim"):
+        assert explain(text, table).matches == ()
+
+
+def test_one_text_of_two_checks_gives_both() -> None:
+    table = [stand_in("this text belongs to two checks, k={k}", id=id) for id in ("one", "two")]
+    found = explain("this text belongs to two checks, k=3", table)
+    assert [(m.guard.id, m.values) for m in found.matches] == [("one", {"k": 3}), ("two", {"k": 3})]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("80", 80),
+        ("-3", -3),
+        ("0.5", 0.5),
+        ("9" * 30, int("9" * 30)),
+        ("9" * 41, "9" * 41),
+        ("1e999", "1e999"),
+        ("nan", "nan"),
+        ("None", None),
+        ("True", True),
+        ("'x y'", "x y"),
+        ("(1,)", [1]),
+        ("()", []),
+        ("[[1, 2], ['a, b', None]]", [[1, 2], ["a, b", None]]),
+        ("torch.Size([])", []),
+        ("6, 100", [6, 100]),
+        ("(1, 2", "(1, 2"),
+        ("(1, 2]", "(1, 2]"),
+        ("([)]", "([)]"),
+        ("[" * 40 + "]" * 40, None),
+        ("{'a': 1}", "{'a': 1}"),
+        ("", ""),
+    ],
+)
+def test_typed(text: str, value: object) -> None:
+    got = typed(text)
+    json.dumps(got, allow_nan=False)
+    if not text.startswith("[[[["):
+        assert got == value and type(got) is type(value)
