@@ -1,8 +1,7 @@
 """The smallest changes under which a model that stops would run, each tried and not guessed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 from mxlab.doctor import Report, evaluate
@@ -11,7 +10,8 @@ from mxlab.guards import Deployment, Status
 
 IGNORED = "SGLANG_FP8_IGNORED_LAYERS"
 WANTED = 4  # suggestions to offer
-_BUDGET = 250  # evaluations at most
+_CHANGES = 3  # at most, at once
+_BUDGET = 400  # evaluations at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,20 @@ def _sizes(deployment: Deployment) -> Iterator[Change]:
 
 def _exclusion(report: Report) -> Iterator[Change]:
     """Leave every linear that stops on its own in 16 bit, through the environment variable."""
-    names = sorted(
-        {
-            f"{layer.linear.path.rsplit('.', 2)[-2]}.{source}"
-            for layer in report.layers
-            if layer.linear.kind == "linear"
-            and any(verdict.status is Status.STOPS for verdict in layer.verdicts)
-            for source in layer.linear.sources
-        }
-    )
+    names: set[str] = set()
+    for layer in report.layers:
+        row = layer.linear
+        if row.kind == "linear" and any(
+            v.status is Status.STOPS and v.guard != "tp-divides" for v in layer.verdicts
+        ):
+            tower, _, inside = row.path.partition(".{layer}.")
+            if row.linear.startswith("visual."):
+                names.add(tower)  # the whole encoder: its members share names with the decoder's
+            else:
+                block = inside.rsplit(".", 1)[0]
+                names |= {f"{block}.{source}" for source in row.sources}
     if names and report.deployment.quantization is not None:
-        value = ",".join(names)
+        value = ",".join(sorted(names))
         env = {**report.deployment.env, IGNORED: value}
         yield Change("env", env, f"{IGNORED}={value}")
 
@@ -73,34 +76,44 @@ def _candidates(report: Report) -> list[Change]:
     return [change for change in found if getattr(d, change.field) != change.value]
 
 
+def _apply(deployment: Deployment, changes: Iterable[Change]) -> Deployment:
+    return replace(deployment, **{change.field: change.value for change in changes})
+
+
 def suggestions(config: Mapping[str, Any], report: Report) -> tuple[dict[str, Any], ...]:
     """Return up to four smallest sets of changes after which no guard stops the model.
 
-    Every set was evaluated with the same guards: ``outcome`` is what it came to. One change is
-    tried before two; sets that contain a smaller one that already works are left out.
+    Every set was evaluated with the same guards: ``outcome`` is what it came to. The search goes
+    by size: a set is extended only where its last change moved the first stop to another place.
     """
     candidates = _candidates(report)
-    works: list[tuple[frozenset[str], dict[str, Any]]] = []
-    tried = 0
-    for size in (1, 2, 3):
-        for changes in combinations(candidates, size):
-            texts = frozenset(change.text for change in changes)
-            fields = {change.field for change in changes}
-            if len(fields) < size or any(smaller <= texts for smaller, _ in works):
-                continue
-            if tried >= _BUDGET or len(works) >= WANTED:
-                return tuple(row for _, row in works)
-            tried += 1
-            try:
-                changed = replace(
-                    report.deployment, **{change.field: change.value for change in changes}
-                )
-                outcome = evaluate(config, changed).outcome
-            except InputError:
-                continue
-            if outcome != "stops":
-                row = {"changes": sorted(texts), "outcome": outcome}
-                works.append((texts, row))
+    works: list[dict[str, Any]] = []
+    frontier: list[tuple[tuple[Change, ...], Report]] = [((), report)]
+    seen: set[frozenset[str]] = set()
+    for _ in range(_CHANGES):
+        further: list[tuple[tuple[Change, ...], Report]] = []
+        for changes, before in frontier:
+            for change in candidates:
+                texts = frozenset(one.text for one in (*changes, change))
+                fields = {one.field for one in changes}
+                if change.field in fields or texts in seen or len(seen) >= _BUDGET:
+                    continue
+                seen.add(texts)
+                try:
+                    after = evaluate(config, _apply(report.deployment, (*changes, change)))
+                except InputError:
+                    continue
+                if after.outcome != "stops":
+                    works.append({"changes": sorted(texts), "outcome": after.outcome})
+                elif _place(after) != _place(before):
+                    further.append(((*changes, change), after))
+                if len(works) >= WANTED:
+                    return tuple(works)
         if works:
             break
-    return tuple(row for _, row in works)
+        frontier = further
+    return tuple(works)
+
+
+def _place(report: Report) -> tuple[str, str] | None:
+    return report.first_stop and (report.first_stop[0], report.first_stop[1].guard)

@@ -196,7 +196,8 @@ def _around(report: Report) -> str:
     if kv:
         sizes = f"{kv.kind}, head_dim {kv.head_dim}"
         sizes += f", v_head_dim {kv.v_head_dim}" if kv.v_head_dim != kv.head_dim else ""
-        sizes += f", {kv.kv_heads_per_rank} KV heads a rank"
+        heads = kv.kv_heads_per_rank
+        sizes += f", KV heads a rank: {'cannot be split' if heads is None else heads}"
     cache = _said(report.kv_cache, first) or ["no guard speaks"]
     changes = [f"{', '.join(row['changes'])}: {row['outcome']}" for row in report.suggestions]
     parts = [

@@ -1,0 +1,173 @@
+"""The doctor over real configs: what stops, in which order, and whether its advice is true."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxlab.doctor import Report, doctor, evaluate
+from mxlab.guards import STAGES, Deployment, Status
+from mxlab.models import read_config
+from mxlab.suggest import IGNORED
+
+MODELS = sorted((Path(__file__).parent / "data/models").glob("*.json"))
+STAGE = list(STAGES)
+B200 = Deployment(gpu="b200", quantization="mxfp8")
+
+
+def layer(report: Report, name: str) -> dict[str, str]:
+    """guard -> status of one linear."""
+    found = next(row for row in report.layers if row.linear.linear == name)
+    return {verdict.guard: verdict.status.value for verdict in found.verdicts}
+
+
+def test_there_are_real_models_to_try() -> None:
+    assert len(MODELS) >= 47
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("gpu", ["h200", "b200", "mi355x"])
+def test_every_config_gets_an_answer(path: Path, gpu: str) -> None:
+    flags = Deployment(gpu=gpu, tp=8, quantization="mxfp8", fp8_gemm_backend="deep_gemm")
+    report = doctor(path, flags, suggest=False)
+    answer = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert answer["outcome"] in {"stops", "runs", "runs-degraded", "unknown"}
+    assert answer["layers"] or answer["unknown"]
+    assert (answer["first_stop"] is None) == (answer["outcome"] != "stops")
+    stops = [
+        (STAGE.index(verdict.stage), where)
+        for where, verdict in report.subjects()
+        if verdict.status is Status.STOPS
+    ]
+    assert stops == sorted(stops, key=lambda stop: stop[0])
+    if stops:
+        assert answer["first_stop"]["where"] == stops[0][1]
+        assert answer["first_stop"]["because"]
+
+
+def test_the_command_of_the_issue() -> None:
+    flags = Deployment(gpu="h200", tp=8, quantization="mxfp8", fp8_gemm_backend="deep_gemm")
+    report = doctor("Llama-3.1-8B", flags)
+    assert report.first_stop is not None
+    assert (report.first_stop[0], report.first_stop[1].guard) == ("server", "cfg-min-capability")
+    assert "Minimum capability: 100. Current capability: 90." in report.first_stop[1].message
+    shapes = {row.linear.linear: (row.linear.n, row.linear.k) for row in report.layers}
+    assert shapes == {
+        "qkv_proj": (768, 4096),
+        "o_proj": (4096, 512),
+        "gate_up_proj": (3584, 4096),
+        "down_proj": (4096, 1792),
+        "lm_head": (16032, 4096),
+    }
+    assert layer(report, "down_proj")["wsp-deepgemm"] == "passes"
+    assert layer(report, "lm_head")["wsp-deepgemm"] == "not-reached"
+
+
+@pytest.mark.parametrize(
+    ("tp", "guard", "numbers"),
+    [(8, "lin-tp-row", "K = 3696 % 32 = 16"), (16, "lin-tp-row", "K = 1848 % 32 = 24")],
+)
+def test_a_row_parallel_layer_cut_inside_a_block(tp: int, guard: str, numbers: str) -> None:
+    report = doctor("Qwen2.5-72B-Instruct", replace(B200, tp=tp), suggest=False)
+    assert report.first_stop is not None
+    where, stop = report.first_stop
+    assert (where, stop.guard) == ("down_proj", guard)
+    assert numbers in stop.because
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_the_same_model_runs_where_k_divides(tp: int) -> None:
+    report = doctor("Qwen2.5-72B-Instruct", replace(B200, tp=tp), suggest=False)
+    assert report.first_stop is None and report.outcome == "runs"
+
+
+def test_deep_gemm_without_a_fallback_names_the_shape() -> None:
+    flags = replace(B200, tp=4, fp8_gemm_backend="deep_gemm", packages=frozenset({"deep_gemm"}))
+    report = doctor("Qwen2.5-72B-Instruct", flags, suggest=False)
+    assert report.first_stop is not None
+    where, stop = report.first_stop
+    assert (where, stop.guard, stop.stage) == ("down_proj", "wsp-deepgemm", "S6")
+    assert "MXFP8 weight shape (8192, 7392)" in stop.message
+    with_fallback = doctor("Qwen2.5-72B-Instruct", replace(flags, packages=B200.packages))
+    assert with_fallback.outcome == "runs-degraded"
+    assert layer(with_fallback, "down_proj")["wsp-deepgemm"] == "falls-back"
+    assert layer(with_fallback, "qkv_proj")["wsp-deepgemm"] == "passes"
+
+
+def test_heads_that_do_not_divide_stop_with_the_sizes_that_would() -> None:
+    report = doctor("phi-4", replace(B200, tp=8), suggest=False)
+    assert report.first_stop is not None
+    where, stop = report.first_stop
+    assert (where, stop.guard, stop.because) == (
+        "qkv_proj",
+        "tp-divides",
+        "num_key_value_heads=10 not divisible by 8",
+    )
+    assert stop.fixes == ("--tp-size that divides: 1, 2, 5, 10",)
+
+
+def test_a_replicated_linear_is_one_matrix_to_the_column_check() -> None:
+    report = doctor("DeepSeek-V3", Deployment(gpu="b200", tp=8), suggest=False)
+    assert layer(report, "fused_qkv_a_proj_with_mqa")["lin-tp-col"] != "stops"
+    assert report.outcome != "stops"
+
+
+def test_the_ignore_list_is_applied_layer_by_layer() -> None:
+    config = read_config("Qwen2.5-72B-Instruct")
+    quantized = {"quant_method": "mxfp8", "activation_scheme": "dynamic"}
+    some = [f"model.layers.{index}.mlp.down_proj" for index in range(70)]
+    config["quantization_config"] = {**quantized, "modules_to_not_convert": some}
+    flags = Deployment(gpu="b200", tp=8)
+    report = evaluate(config, flags)
+    down = next(row for row in report.layers if row.linear.linear == "down_proj")
+    assert (down.coverage.layers, down.linear.layers) == (10, 80)
+    assert report.first_stop is not None and report.first_stop[0] == "down_proj"
+    config["quantization_config"]["modules_to_not_convert"] = ["down_proj"]
+    report = evaluate(config, flags)
+    assert report.first_stop is None
+    assert layer(report, "down_proj")["lin-tp-row"] == "not-reached"
+
+
+def test_half_a_fused_layer_cannot_be_ignored() -> None:
+    config = read_config("Llama-3.1-8B")
+    config["quantization_config"] = {
+        "quant_method": "mxfp8",
+        "activation_scheme": "dynamic",
+        "modules_to_not_convert": ["model.layers.3.self_attn.q_proj"],
+    }
+    report = evaluate(config, Deployment(gpu="b200"))
+    assert report.first_stop is not None
+    assert report.first_stop[1].guard == "cfg-fused-skip"
+    assert "model.layers.3.self_attn.qkv_proj" in report.first_stop[1].message
+
+
+def _applied(flags: Deployment, changes: list[str]) -> Deployment:
+    """Type the suggestion in, the way its text says."""
+    for change in changes:
+        if change == "no --quantization":
+            flags = replace(flags, quantization=None)
+        elif change.startswith(IGNORED):
+            flags = replace(flags, env={**flags.env, IGNORED: change.partition("=")[2]})
+        else:
+            name, value = change.removeprefix("--").split(" ")
+            field = name.replace("-", "_")
+            typed: Any = int(value) if field in ("tp", "ep", "page_size") else value
+            flags = replace(flags, **{field: typed})
+    return flags
+
+
+@pytest.mark.parametrize(
+    "model", ["Qwen2.5-72B-Instruct", "phi-4", "gemma-3-27b-it", "GLM-4.5-Air"]
+)
+@pytest.mark.parametrize("gpu", ["h200", "b200"])
+def test_every_suggestion_runs_when_typed_in(model: str, gpu: str) -> None:
+    flags = Deployment(gpu=gpu, tp=8, quantization="mxfp8", kv_cache_dtype="mxfp8")
+    report = doctor(model, flags)
+    assert report.outcome == "stops" and report.suggestions
+    for suggestion in report.suggestions:
+        changed = doctor(model, _applied(flags, suggestion["changes"]), suggest=False)
+        assert changed.outcome == suggestion["outcome"] != "stops"
+    smallest = min(len(row["changes"]) for row in report.suggestions)
+    assert all(len(row["changes"]) == smallest for row in report.suggestions)
