@@ -25,8 +25,9 @@ _RANK = re.compile(
 )
 _TRACEBACK = b"Traceback (most recent call last)"
 _ESCAPED_QUOTE = re.compile(rb"\\+(?=[\"'])")
-_ALONE_LEFT = re.compile(rb"(?:^|[\n\v>\"'`]|[:\]] ?)[ \t]*$")
-_ALONE_RIGHT = re.compile(rb"[ \t.]*(?:$|[\r\n\v\"'`\\|])")
+# What stands around a message that has its place for itself: \x82, \xe2 are those of a box frame.
+_ALONE_LEFT = re.compile(rb"(?:^|[\n\v>\"'`\x82\x83]|[:\]] ?)[ \t]*$")
+_ALONE_RIGHT = re.compile(rb"[ \t.]*(?:$|[\r\n\v\"'`\\|\xe2])")
 
 
 @dataclass(frozen=True, slots=True)

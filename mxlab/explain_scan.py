@@ -16,7 +16,7 @@ from mxlab.explain_text import flatten, strip_noise
 TAIL = 1 << 16  # the end of a log, kept for fragments and for the nearest guards
 _OVERLAP = 1 << 13
 # Occurrences of one message that are compared in full; of one that was never found, many more.
-_COMPARED, _COMPARED_IN_VAIN = 2_000, 10_000
+_COMPARED, _COMPARED_IN_VAIN = 1_000, 10_000
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Scan:
     tail: bytes = b""
     blank: bool = True
     unread: int = 0  # occurrences that were not compared any more
-    _compared: Counter[int] = field(default_factory=Counter)
+    _compared: Counter[tuple[int, int]] = field(default_factory=Counter)
     _found: set[int] = field(default_factory=set)
 
     @property
@@ -82,7 +82,7 @@ class Scan:
             flat_base += len(flat) - ahead
             self.size += len(chunk)
             self.newlines += chunk.count(b"\n")
-            self.blank = self.blank and not flat
+            self.blank = self.blank and not chunk.strip(b" \t\r\n\v\f\0")
             self.tail = (self.tail + chunk)[-TAIL:]
 
     def _hits(
@@ -106,10 +106,9 @@ class Scan:
     def _enough(self, place: Place) -> bool:
         """Tell whether a message was compared often enough; if so, count it unread."""
         template, piece, _ = place
-        key = id(template)
-        self._compared[key] += 1
-        most = _COMPARED if key in self._found else _COMPARED_IN_VAIN
-        if self._compared[key] <= most:
+        self._compared[id(template), piece] += 1
+        most = _COMPARED if id(template) in self._found else _COMPARED_IN_VAIN
+        if self._compared[id(template), piece] <= most:
             return False
         if len(template.pieces[piece]) == max(map(len, template.pieces)):
             self.unread += 1  # once for each occurrence, whichever pieces it is found by

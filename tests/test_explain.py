@@ -96,7 +96,7 @@ def boxed(text: str) -> str:
     return "\n".join([f"╭{'─' * (width + 2)}╮", *body, f"╰{'─' * (width + 2)}╯"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(TEMPLATES),
     st.lists(st.sampled_from(VALUES), min_size=6, max_size=6),
