@@ -1,6 +1,7 @@
 """Read a Hugging Face config.json that may be hostile, and take typed values out of it."""
 
 import json
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ MAX_BYTES = 16 << 20
 MAX_SIZE = 1 << 24
 MAX_LAYERS = 10_000
 
-_MISSING = object()
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.\[\]-]{1,80}")
 
 
 def type_name(value: object) -> str:
@@ -56,8 +57,9 @@ class Section:
     path: str = ""
 
     def at(self, key: str) -> str:
-        """Return the key path of ``key``: what messages name."""
-        return f"{self.path}.{key}" if self.path else key
+        """Return the key path of ``key``: what messages name, on one line whatever the key is."""
+        shown = key if _PLAIN_KEY.fullmatch(key) else quote(key)
+        return f"{self.path}.{shown}" if self.path else shown
 
     def named(self, key: str) -> bool:
         """Tell whether the key is written, be its value null."""

@@ -31,6 +31,11 @@ class _FalconAttention(Gqa):
         return heads, kv
 
 
+def _two_linears(up: str, down: str) -> DenseMlp:
+    """Return an MLP without a gate."""
+    return DenseMlp(up=up, up_sources=(up,), down=down, down_sources=(down,), gated=False)
+
+
 _GPT2_KEYS = {
     "hidden_size": "n_embd",
     "num_attention_heads": "n_head",
@@ -87,6 +92,31 @@ DENSE: tuple[Family, ...] = (
         parts=(_LENIENT, _GATED),
     ),
     Family(
+        name="granite",
+        architectures=("GraniteForCausalLM",),
+        model_types=("granite",),
+        parts=(_LENIENT, _GATED),
+    ),
+    Family(
+        name="cohere",
+        architectures=("CohereForCausalLM",),
+        model_types=("cohere",),
+        parts=(_LENIENT, _GATED),
+        tied=True,
+    ),
+    Family(
+        name="glm4",
+        architectures=("Glm4ForCausalLM",),
+        model_types=("glm4",),
+        parts=(_STRICT, _GATED),
+    ),
+    Family(
+        name="ministral3",
+        architectures=("Ministral3ForCausalLM",),
+        model_types=("ministral3",),
+        parts=(_STRICT, _GATED),
+    ),
+    Family(
         name="stablelm",
         architectures=("StableLmForCausalLM",),
         model_types=("stablelm",),
@@ -125,6 +155,47 @@ DENSE: tuple[Family, ...] = (
         keys={"intermediate_size": "ffn_hidden_size"},
         tied=True,
         notes=("SGLang 0.5.23 has no Falcon model; module names are the checkpoint's",),
+    ),
+    Family(
+        name="starcoder2",
+        architectures=("Starcoder2ForCausalLM",),
+        model_types=("starcoder2",),
+        parts=(_DERIVED, _two_linears("c_fc", "c_proj")),
+        tied=True,
+    ),
+    Family(
+        name="phi",
+        architectures=("PhiForCausalLM",),
+        model_types=("phi",),
+        parts=(
+            Gqa(
+                out="dense",
+                out_sources=("dense",),
+                derive_head_dim=True,
+                kv_defaults_to_heads=True,
+            ),
+            _two_linears("fc1", "fc2"),
+        ),
+    ),
+    Family(
+        name="gpt_neox",
+        architectures=("GPTNeoXForCausalLM",),
+        model_types=("gpt_neox",),
+        parts=(
+            Gqa(
+                qkv="query_key_value",
+                sources=("query_key_value",),
+                out="dense",
+                out_sources=("dense",),
+                module="attention",
+                derive_head_dim=True,
+                kv_defaults_to_heads=True,
+            ),
+            _two_linears("dense_h_to_4h", "dense_4h_to_h"),
+        ),
+        block="gpt_neox.layers.{layer}.",
+        head="embed_out",
+        notes=("SGLang 0.5.23 has no GPT-NeoX model; module names are the checkpoint's",),
     ),
     Family(
         name="gpt2",

@@ -14,7 +14,10 @@ from mxlab.models.recurrent import GatedDeltaNet, Mamba2
 
 _GATED_ATTENTION = Gqa(output_gate=True, layers=full_attention)
 _EXPERTS = Experts(
-    layers=every, shared="shared_expert", shared_width="shared_expert_intermediate_size"
+    layers=every,
+    shared="shared_expert",
+    shared_width="shared_expert_intermediate_size",
+    shared_gate="shared_expert_gate",
 )
 
 #: Qwen3.5's text model, dense and with experts: the multimodal classes wrap them
@@ -49,6 +52,7 @@ HYBRID: tuple[Family, ...] = (
                 layers=by_sparse_step,
                 shared="shared_expert",
                 shared_width="shared_expert_intermediate_size",
+                shared_gate="shared_expert_gate",
             ),
         ),
     ),

@@ -54,6 +54,7 @@ MOE: tuple[Family, ...] = (
                 layers=by_sparse_step,
                 shared="shared_expert",
                 shared_width="shared_expert_intermediate_size",
+                shared_gate="shared_expert_gate",
             ),
         ),
     ),

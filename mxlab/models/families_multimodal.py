@@ -8,11 +8,30 @@ from mxlab.models.layer_sets import after_dense, by_interleave, by_sparse_step, 
 from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
 from mxlab.models.vision import QWEN2_5_VL, clip_tower, qwen3_vl_tower
+from mxlab.models.whisper import WhisperStack
 
 _NESTED = "text_config"
 _IN_LANGUAGE_MODEL = "language_model.model.layers.{layer}."
 _IN_MODEL_LANGUAGE_MODEL = "model.language_model.layers.{layer}."
 _GATED = DenseMlp()
+
+_LLAMA4_PARTS = (
+    Gqa(),
+    DenseMlp(
+        width="intermediate_size_mlp",
+        module="feed_forward",
+        layers=without(by_interleave),
+    ),
+    Experts(
+        layers=by_interleave,
+        count="num_local_experts",
+        width="intermediate_size",
+        module="feed_forward",
+        router="router",
+        shared="shared_expert",
+        shared_count=None,
+    ),
+)
 
 MULTIMODAL: tuple[Family, ...] = (
     Family(
@@ -105,28 +124,47 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="llama4",
+        architectures=("Llama4ForCausalLM",),
+        model_types=("llama4_text",),
+        parts=_LLAMA4_PARTS,
+    ),
+    Family(
+        name="llama4",
         architectures=("Llama4ForConditionalGeneration",),
         model_types=("llama4",),
-        parts=(
-            Gqa(),
-            DenseMlp(
-                width="intermediate_size_mlp",
-                module="feed_forward",
-                layers=without(by_interleave),
-            ),
-            Experts(
-                layers=by_interleave,
-                count="num_local_experts",
-                width="intermediate_size",
-                module="feed_forward",
-                router="router",
-                shared="shared_expert",
-                shared_count=None,
-            ),
-        ),
+        parts=_LLAMA4_PARTS,
         block=_IN_LANGUAGE_MODEL,
         head="language_model.lm_head",
         nested=_NESTED,
         unknown=("vision tower and multi_modal_projector (no recipe for Llama-4's tower)",),
+    ),
+    Family(
+        name="qwen2_vl",
+        architectures=("Qwen2VLForConditionalGeneration",),
+        model_types=("qwen2_vl",),
+        parts=(Gqa(derive_head_dim=True), _GATED),
+        nested=_NESTED,
+        unknown=("vision tower (no recipe for Qwen2-VL's tower)",),
+    ),
+    Family(
+        name="mistral3",
+        architectures=("Mistral3ForConditionalGeneration",),
+        model_types=("mistral3",),
+        parts=(Gqa(), _GATED),
+        block=_IN_LANGUAGE_MODEL,
+        head="language_model.lm_head",
+        nested=_NESTED,
+        tied=True,
+        unknown=("vision tower and multi_modal_projector (no recipe for Pixtral's tower)",),
+    ),
+    Family(
+        name="whisper",
+        architectures=("WhisperForConditionalGeneration",),
+        model_types=("whisper",),
+        parts=(WhisperStack(side="encoder"), WhisperStack(side="decoder")),
+        head="proj_out",
+        keys={"hidden_size": "d_model", "num_hidden_layers": "decoder_layers"},
+        tied=True,
+        notes=("SGLang 0.5.23 quantises Whisper's attention only; names are its module names",),
     ),
 )

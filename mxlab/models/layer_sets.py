@@ -58,7 +58,7 @@ def _hybrid(build: Build) -> tuple[str, ...]:
     if interval is None:
         build.lacks("layer_types")
         return ()
-    build.derive(f"layer_types = every {interval}th layer full_attention (full_attention_interval)")
+    build.derive(f"layer_types = full_attention every {interval} layers (full_attention_interval)")
     return tuple(known[(index + 1) % interval > 0] for index in build.layers)
 
 

@@ -82,7 +82,8 @@ class Experts:
     """Routed experts, split over MoE-TP = tp / ep, and their router.
 
     ``shared`` names the shared expert's module, ``shared_width`` the key of its width; without the
-    key the width is ``n_shared_experts`` times that of a routed expert.
+    key the width is ``n_shared_experts`` times that of a routed expert. ``shared_gate`` names the
+    one-row linear that weighs the shared expert.
     """
 
     layers: LayerRule
@@ -93,6 +94,7 @@ class Experts:
     shared: str | None = None
     shared_width: str | None = None
     shared_count: str | None = "n_shared_experts"
+    shared_gate: str | None = None
 
     def lay_out(self, build: Build) -> None:
         """Add the rows."""
@@ -140,6 +142,16 @@ class Experts:
             indices=indices,
             kind="router",
         )
+        if self.shared_gate and any(row.linear.startswith(f"{self.shared}.") for row in build.rows):
+            build.replicated(
+                self.shared_gate,
+                (1,),
+                hidden,
+                sources=(self.shared_gate,),
+                path=at + self.shared_gate,
+                indices=indices,
+                kind="router",
+            )
 
     def _lay_out_shared(self, build: Build, width: int, indices: tuple[int, ...]) -> None:
         if self.shared is None:

@@ -123,11 +123,11 @@ def _unknown_layers(config: Section, architecture: str, model_type: str) -> tupl
     decoder = config.section("text_config") or config
     depth = decoder.whole("num_hidden_layers", 1, MAX_LAYERS)
     if depth is None:
-        return (f"all layers: attention, mlp, lm_head ({why}; num_hidden_layers is absent too)",)
+        return (f"every layer and the output head ({why}; num_hidden_layers is absent too)",)
     return (
         f"layers 0-{depth - 1}: attention ({why})",
         f"layers 0-{depth - 1}: mlp or experts ({why})",
-        f"lm_head ({why})",
+        f"output head ({why})",
     )
 
 

@@ -1,0 +1,60 @@
+"""Every matrix that a model's own class builds has a row, and no row is made up.
+
+``model-weights.json`` was recorded from transformers by ``record_model_weights.py``: for each
+config, {K: sum of N over layers and experts}.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mxlab.models import read_config, shapes
+from mxlab.models.families import FAMILIES
+
+DATA = Path(__file__).parent / "data"
+RECORDED: dict[str, Any] = json.loads((DATA / "model-weights.json").read_text())
+SMALL: dict[str, Any] = RECORDED["small"]
+#: recorded, but without a recipe
+LEFT_OUT = {"DeepSeek-V4-Pro", "Hy4-preview-FP8-modelopt", "vit-base-patch16-224"}
+REAL = sorted(set(RECORDED["models"]) - LEFT_OUT)
+#: no class of transformers builds them (remote code, or a copy of one that is checked)
+UNCHECKED = {"kimi_k25", "minicpm", "minimax_m3"}
+
+
+def widths(config: dict[str, Any]) -> dict[str, int]:
+    found: Counter[int] = Counter()
+    for row in shapes(config).layers:
+        assert row.n is not None and row.k is not None
+        n = row.n
+        if row.kind == "lm_head":
+            if "tied" in row.sources[0]:
+                continue
+            n = (config.get("text_config") or config)["vocab_size"]  # rows here are padded
+        found[row.k] += n * row.layers * (row.experts or 1)
+    return {str(k): found[k] for k in sorted(found)}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_configs(name: str) -> None:
+    assert widths(read_config(DATA / "models" / f"{name}.json")) == RECORDED["models"][name]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_configs_of_the_other_families(name: str) -> None:
+    assert widths(SMALL[name]["config"]) == SMALL[name]["widths"]
+
+
+def test_every_family_is_checked() -> None:
+    configs = [read_config(DATA / "models" / f"{name}.json") for name in REAL]
+    configs += [case["config"] for case in SMALL.values()]
+    checked = {shapes(config).family for config in configs}
+    assert len(REAL) == 41 and len(SMALL) == 31
+    assert {family.name for family in FAMILIES} - checked == UNCHECKED
+
+
+def test_no_name_selects_two_families() -> None:
+    names = [n for family in FAMILIES for n in (*family.architectures, *family.model_types)]
+    assert len(names) == len(set(names)) > 60
