@@ -1,0 +1,67 @@
+"""A measurement as data: rows of one run, each with its ratio to the first peer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mxlab.bench.provenance import provenance
+from mxlab.bench.timing import Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One variant: its name, whether it is a peer's, its times, and how its result was checked."""
+
+    name: str
+    peer: bool
+    timing: Timing
+    checked: str  # what the result was compared with, and what came out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run on one set of data. ``work`` is in ``unit`` a second, for one call."""
+
+    title: str
+    parameters: Mapping[str, Any]
+    work: float
+    unit: str
+    rows: Sequence[Row]
+    device: str = "cpu"
+
+    @property
+    def fastest_peer(self) -> Row | None:
+        """The peer that the ratios are taken against: the fastest of this run."""
+        peers = [row for row in self.rows if row.peer]
+        return min(peers, key=lambda row: row.timing.median, default=None)
+
+    def ratio(self, row: Row) -> float | None:
+        """Return how many times faster than the fastest peer a row is; None without a peer."""
+        peer = self.fastest_peer
+        return None if peer is None else peer.timing.median / row.timing.median
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run with its provenance."""
+        peer = self.fastest_peer
+        return {
+            "title": self.title,
+            "parameters": dict(self.parameters),
+            "unit": self.unit,
+            "fastest_peer": peer and peer.name,
+            "rows": [
+                {
+                    "name": row.name,
+                    "peer": row.peer,
+                    "rate": self.work / row.timing.median,
+                    "ratio_to_fastest_peer": self.ratio(row),
+                    "seconds": {
+                        name: getattr(row.timing, name)
+                        for name in ("first", "minimum", "median", "maximum")
+                    },
+                    "runs": row.timing.runs,
+                    "checked": row.checked,
+                }
+                for row in self.rows
+            ],
+            "provenance": provenance(self.device),
+        }
