@@ -108,8 +108,9 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
 def _read(values: dict[str, str], found: Template, number: int, raw: bytes) -> bool:
     if _SOURCE.search(raw):
         return False
-    text = unwrap(_ESCAPED_QUOTE.sub(b"", raw), value=True)
-    values[found.fields[number]] = text.strip("'\"`") if found.quoted[number] else text.strip("`")
+    raw = _ESCAPED_QUOTE.sub(b"", raw).strip()
+    raw = raw.strip(b"'\"`\\") if found.quoted[number] else raw.strip(b"`")
+    values[found.fields[number]] = unwrap(raw, value=True)
     return True
 
 

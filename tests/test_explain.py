@@ -77,10 +77,10 @@ def wrapped(text: str, width: int, spared: Iterable[str]) -> str:
     lines, line = [], ""
     first, last = 0, len(text)
     for value in spared:
-        if text.startswith(value):
-            first = len(value) + 1
-        if text.rstrip(".").endswith(value):
-            last = len(text.rstrip(".")) - len(value) - 1
+        if 0 <= text.find(value) <= 1:  # there may be a quote before it
+            first = len(value) + 2
+        if text.rfind(value) + len(value) >= len(text) - 2:
+            last = text.rfind(value) - 1
     for i, c in enumerate(text):
         if len(line) >= width and first < i < last:
             lines.append(line)
