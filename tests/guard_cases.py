@@ -58,7 +58,7 @@ def cases(fn: str) -> list[dict[str, Any]]:
 
 
 def kept(fn: str, rule: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-    """Return the cases whose input a deployment can bring about; there must be some of each kind."""
+    """Return the cases that a deployment can bring about; there must be some of each kind."""
     found = [case for case in cases(fn) if rule(case["input"])]
     assert {case["outcome"]["ok"] for case in found} == {True, False}, fn
     return found

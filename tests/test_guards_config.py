@@ -1,5 +1,6 @@
 """Config, capability and backend rules against SGLang's recorded outcomes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,9 @@ from guard_cases import cases, deployments, machines, outcome_of
 from mxlab.errors import InputError
 from mxlab.guards import ConfigFacts, Deployment, Facts, Status, facts
 from mxlab.guards import backend as rules
+from mxlab.guards import quant as q
 from mxlab.guards.ignore import EmptyShards, MixedShards, is_layer_skipped
 from mxlab.guards.quant import dense, from_arguments, from_values, min_capability, parse_modelopt
-from mxlab.guards.quant import converts as converted
 
 PARSE = (
     "cfg-key-missing",
@@ -26,13 +27,8 @@ BUILD = PARSE[2:]
 
 def _with(deployment: Deployment, quant: Any, config: ConfigFacts) -> Facts:
     base = facts(deployment)
-    return Facts(
-        deployment=deployment,
-        platform=base.platform,
-        quant=quant,
-        dense=dense(quant, base.platform, deployment.fp8_gemm_backend),
-        config=config,
-    )
+    chosen = dense(quant, base.platform, deployment.fp8_gemm_backend)
+    return replace(base, quant=quant, dense=chosen, config=config)
 
 
 def _agrees(found: tuple[str, str, list[str]], outcome: dict[str, Any]) -> None:
@@ -101,17 +97,11 @@ def test_capability_and_dtype(case: dict[str, Any]) -> None:
 
 
 def _replace_dtype(asked: Facts, dtype: str) -> Facts:
-    from dataclasses import replace
-
     return replace(asked, deployment=replace(asked.deployment, dtype=dtype))
 
 
 @pytest.mark.parametrize("case", cases("ModelConfig._verify_quantization"))
 def test_verify_quantization(case: dict[str, Any]) -> None:
-    from dataclasses import replace
-
-    from mxlab.guards import quant as q
-
     given, outcome = case["input"], case["outcome"]
     rows = ("cfg-method-mismatch", "cfg-method-unknown", "cfg-rocm", "cfg-not-optimized")
     for deployment in deployments(case):
@@ -126,12 +116,9 @@ def test_verify_quantization(case: dict[str, Any]) -> None:
             patch.setattr("mxlab.guards.sglang_config.rewrite_modelopt", dict)
             config = ConfigFacts(checkpoint)
             parsed = q.quant(deployment, config, machine)
-            asked = Facts(
-                deployment=deployment,
-                platform=machine,
-                quant=parsed,
-                dense=dense(parsed, machine, "auto"),
-                config=config,
+            base = facts(Deployment())
+            asked = replace(
+                base, deployment=deployment, platform=machine, quant=parsed, config=config
             )
             _agrees(outcome_of(rows, asked), outcome)
         if outcome["ok"]:
@@ -207,6 +194,3 @@ def test_dispatch_block_fp8(case: dict[str, Any]) -> None:
         if outcome["ok"]:
             assert choice.kernel == outcome["value"]["function"]
             assert choice.warns == bool(outcome.get("warnings"))
-
-
-_ = converted

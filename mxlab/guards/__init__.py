@@ -1,10 +1,12 @@
 """Guards: what each system refuses, as tables that answer with numbers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from mxlab.errors import choose
 from mxlab.guards import inputs
 from mxlab.guards import quant as _quant
+from mxlab.guards import runner as _runner
 from mxlab.guards.engine import STAGES, SUBJECTS, Finding, Guard, Status, Verdict, run
 from mxlab.guards.facts import (
     ConfigFacts,
@@ -81,11 +83,15 @@ def facts(
         inputs.check_prologue(prologue)
     machine = platform(deployment)
     quant = _quant.quant(deployment, parsed, machine)
+    raw = None if parsed.constructor else parsed.values
+    runner = _runner.runner(deployment, raw, machine)
+    deployment = replace(deployment, fp8_gemm_backend=runner.fp8_gemm_backend)
     return Facts(
         deployment=deployment,
         platform=machine,
         quant=quant,
         dense=_quant.dense(quant, machine, deployment.fp8_gemm_backend),
+        runner=runner,
         config=parsed,
         linear=linear,
         experts=experts,

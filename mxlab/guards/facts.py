@@ -23,6 +23,7 @@ class Deployment:
     fp8_gemm_backend: str = "auto"
     moe_runner_backend: str = "auto"
     moe_a2a_backend: str = "none"
+    flashinfer_a2a_dispatch_type: str | None = None
     kv_cache_dtype: str = "auto"
     page_size: int | None = None
     attention_backend: str | None = None
@@ -48,6 +49,7 @@ class Platform:
 
     gpu: Gpu
     capability: int | None  # major * 10 + minor
+    toolkit: tuple[int, int]  # CUDA or ROCm
     cuda: bool
     hip: bool
     sm90: bool
@@ -102,6 +104,17 @@ class Dense:
     kind: str
     backend: str | None  # of the MXFP8 kinds; None where the request itself stops
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """The MoE runner, and what the server arguments are after SGLang's start-up rules."""
+
+    name: str
+    asked: str  # before the mxfp8 constraint
+    quantization: str | None  # the server argument: None where only the checkpoint knows
+    fp8_gemm_backend: str
+    overruled: tuple[str, ...] = ()  # the allowed runners, where ``asked`` was not one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +182,7 @@ class Facts:
     platform: Platform
     quant: Quant
     dense: Dense
+    runner: Runner
     config: ConfigFacts | None = None
     linear: LinearFacts | None = None
     experts: ExpertFacts | None = None

@@ -41,6 +41,8 @@ def check_deployment(d: Deployment) -> None:
     _choice("--fp8-gemm-backend", d.fp8_gemm_backend, v.FP8_GEMM_BACKEND)
     _choice("--moe-runner-backend", d.moe_runner_backend, v.MOE_RUNNER_BACKEND)
     _choice("--moe-a2a-backend", d.moe_a2a_backend, v.MOE_A2A_BACKEND)
+    if d.flashinfer_a2a_dispatch_type is not None:
+        _choice("--flashinfer-a2a-dispatch-type", d.flashinfer_a2a_dispatch_type, v.A2A_DISPATCH)
     _choice("--kv-cache-dtype", d.kv_cache_dtype, v.KV_CACHE_DTYPE)
     _choice("--dtype", d.dtype, tuple(v.DTYPE))
     for flag, value in (

@@ -72,6 +72,7 @@ def platform(deployment: Deployment) -> Platform:
     return Platform(
         gpu=device,
         capability=capability,
+        toolkit=version,
         cuda=cuda,
         hip=hip,
         sm90=arch((9,), (12, 3)),

@@ -9,6 +9,7 @@ from mxlab.guards import (
     sglang_kv_cache,
     sglang_linear,
     sglang_prologue,
+    sglang_runners,
     sglang_server,
     sglang_silent,
 )
@@ -24,6 +25,7 @@ _TABLES = (
     sglang_experts,
     sglang_kv_cache,
     sglang_forward,
+    sglang_runners,
     sglang_attention,
     sglang_prologue,
 )

@@ -1,4 +1,4 @@
-"""Block-FP8 kernels, which MXFP8 weights converted at load use too, and that conversion (S4, S6)."""
+"""Block-FP8 kernels, also of MXFP8 weights converted at load, and that conversion (S4, S6)."""
 
 from mxlab.guards.backend import BLOCK_REQUESTED, BlockChoice, dispatch_block_fp8
 from mxlab.guards.engine import Finding, Guard, Status
@@ -106,8 +106,8 @@ GUARDS: tuple[Guard, ...] = (
     _requested(
         "flashinfer_cutlass",
         "disp-cutlass-fi",
-        "FlashInfer FP8 GEMM requested via --fp8-gemm-backend=flashinfer_cutlass, but FlashInfer is "
-        "not available or not supported on this hardware. FlashInfer CUTLASS FP8 GEMM requires "
+        "FlashInfer FP8 GEMM requested via --fp8-gemm-backend=flashinfer_cutlass, but FlashInfer "
+        "is not available or not supported on this hardware. FlashInfer CUTLASS FP8 GEMM requires "
         "Blackwell GPUs and FlashInfer.",
         1121,
         _NAMED,

@@ -30,6 +30,9 @@ MOE_A2A_BACKEND = (
     *("megamoe", "deepep_v2", "pplx", "ascend_tp", "flashinfer_megamoe"),
 )
 
+#: --flashinfer-a2a-dispatch-type
+A2A_DISPATCH = ("auto", "bf16", "nvfp4", "mxfp8")
+
 #: --kv-cache-dtype
 KV_CACHE_DTYPE = (
     *("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nvfp4", "fp4_mx_block16"),
