@@ -1,4 +1,4 @@
-"""``mxlab bench``: the yardstick is right, the report says what a reader needs. No test of speed."""
+"""``mxlab bench``: the yardstick is right, the report holds what a reader needs. Nothing is timed."""
 
 import numpy as np
 import pytest
