@@ -55,7 +55,7 @@ def check_deployment(d: Deployment) -> None:
     if d.page_size is not None:
         whole_number("--page-size", d.page_size, 1, _MAX_PAGE)
     if d.speculative_eagle_topk is not None:
-        whole_number("--speculative-eagle-topk", d.speculative_eagle_topk, 1, _MAX_PAGE)
+        whole_number("--speculative-eagle-topk", d.speculative_eagle_topk, 0, _MAX_PAGE)
     for package in d.packages:
         _choice("package", package, v.PACKAGES)
     for name, value in d.env.items():
