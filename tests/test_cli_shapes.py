@@ -92,7 +92,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
         "o_proj        32 (0-31)  row (K)      4096   512\n"
         "gate_up_proj  32 (0-31)  column (N)   3584  4096  1792 + 1792\n"
         "down_proj     32 (0-31)  row (K)      4096  1792\n"
-        "lm_head       1          vocab (N)   16032  4096\n"
+        "lm_head       1          vocab (N)   16032  4096                   never quantised\n"
         "\n"
         "derived:\n"
         "  head_dim = hidden_size / num_attention_heads = 128\n"

@@ -195,3 +195,11 @@ def test_claims_of_the_wrong_type(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         describe_quantization(raw)
     assert message in str(error.value)
+
+
+def test_comments_are_ignored() -> None:
+    raw = compressed(**MX_GROUP)
+    raw["quantization_config"]["config_groups"]["_note"] = "one group"
+    raw["quantization_config"]["_ignore"] = 7
+    found = describe_quantization(raw)
+    assert found is not None and found.weights == "MXFP8"

@@ -1,4 +1,4 @@
-"""Shapes of one rank against the values of ``model-shapes.json``: four derivations agree on them."""
+"""Shapes of one rank against ``model-shapes.json``, on which four derivations agree."""
 
 import json
 import time
@@ -248,3 +248,147 @@ def test_shipped_models_are_the_real_configs() -> None:
     for name in shipped_models():
         shipped, real = shapes(name, 4), shapes(config(name), 4)
         assert (shipped.layers, shipped.kv, shipped.unknown) == (real.layers, real.kv, real.unknown)
+
+
+def rows(raw: dict[str, Any], tp: int = 1) -> dict[str, Any]:
+    return {row.linear: row for row in shapes(raw, tp).layers}
+
+
+def test_an_output_gate_doubles_the_query_unless_switched_off() -> None:
+    raw = config("Qwen3.5-4B-MXFP8-compressed-tensors")
+    assert rows(raw, 2)["qkv_proj"].parts == (2 * 8 * 256, 512, 512)
+    assert rows({**raw, "attn_output_gate": False}, 2)["qkv_proj"].parts == (8 * 256, 512, 512)
+    del raw["attn_output_gate"]
+    assert rows(raw, 2)["qkv_proj"].parts == (2 * 8 * 256, 512, 512)
+    assert any("attn_output_gate = true" in text for text in shapes(raw).derived)
+
+
+def test_moe_layer_freq() -> None:
+    raw = config("DeepSeek-V3")
+    every_other = {**raw, "moe_layer_freq": 2}
+    assert _layers(shapes(every_other), "router") == tuple(range(4, 61, 2))
+    assert _layers(shapes(every_other), "gate_up_proj") == (0, 1, 2, *range(3, 61, 2))
+    dense = shapes({**raw, "n_routed_experts": None})
+    assert _layers(dense, "gate_up_proj") == tuple(range(61))
+    assert "no expert layers (n_routed_experts is null)" in dense.derived
+
+
+@pytest.mark.parametrize(
+    ("tp", "parts", "reason"),
+    [
+        (8, (128, 128), None),
+        (12, (), "tp=12 not divisible by sparse_num_index_heads=8"),
+        (16, (128, 128), None),
+        (2, (512, 128), None),
+        (3, (), "sparse_num_index_heads=8 not divisible by 3"),
+    ],
+)
+def test_index_heads(tp: int, parts: tuple[int, ...], reason: str | None) -> None:
+    raw = config("MiniMax-M3")
+    raw["sparse_attention_config"] = {
+        **raw["sparse_attention_config"],
+        "sparse_num_index_heads": 8,
+    }
+    row = rows(raw, tp)["index_qkv_proj"]
+    assert (row.parts, row.invalid, row.layers) == (parts, reason, 57)
+
+
+def test_index_value_has_no_rule() -> None:
+    raw = config("MiniMax-M3")
+    disabled = [0] * 3 + [1] * 7 + [0] * 2 + [1] * 48
+    sparse = {**raw["sparse_attention_config"], "sparse_disable_index_value": disabled}
+    found = shapes({**raw, "sparse_attention_config": sparse})
+    assert found.unknown[0].startswith("layers 10-11: index_qkv_proj, index_o_proj (")
+    assert _layers(found, "index_qkv_proj") == (*range(3, 10), *range(12, 60))
+
+
+@pytest.mark.parametrize(
+    ("groups", "tp", "state", "reason"),
+    [
+        (8, 4, 512, None),
+        (8, 16, 0, "n_groups=8 not divisible by 16"),
+        (1, 16, 256, None),
+        (1, 1, 256, None),
+        (8, 3, 0, "mamba_num_heads=256 not divisible by 3"),
+    ],
+)
+def test_mamba_groups(groups: int, tp: int, state: int, reason: str | None) -> None:
+    """Every rank of Mamba-2 has whole groups, or a copy of the only one."""
+    raw = {**config("Nemotron-H-56B"), "n_groups": groups}
+    row = rows(raw, tp)["mixer.in_proj"]
+    assert row.invalid == reason
+    if reason is None:
+        inner = 256 * 64 // tp
+        assert row.parts == (inner, inner, state, state, 256 // tp)
+    copied = any("n_groups = 1 is copied" in note for note in shapes(raw, tp).notes)
+    assert copied == (groups == 1 and tp > 1)
+
+
+def test_a_vision_tower_is_split_by_head() -> None:
+    raw = config("MiniMax-M3-MXFP8")  # 16 heads of 80: 1280 / 5 is whole, 16 / 5 is not
+    row = rows(raw, 5)["visual.qkv_proj"]
+    assert row.invalid == "num_attention_heads=16 not divisible by 5"
+    only = shapes({**config("gemma-3-27b-it"), "vision_config": None}, 16)
+    assert only.loads is True and only.vision_only is False
+    odd = config("gemma-3-27b-it")
+    odd["vision_config"] = {**odd["vision_config"], "intermediate_size": 4305}
+    assert shapes(odd, 2).vision_only is True and shapes(odd, 2).loads is False
+
+
+def test_an_indexer_that_layers_share_has_no_rule() -> None:
+    raw = {
+        **config("DeepSeek-V3"),
+        "index_topk": 2048,
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+    }
+    found = rows(raw, 8)
+    assert [(found[f"indexer.{n}"].n, found[f"indexer.{n}"].k) for n in ("wq_b", "wk")] == [
+        (8192, 1536),
+        (128, 7168),
+    ]
+    shared = shapes({**raw, "index_topk_freq": 4})
+    assert shared.unknown == (
+        "all layers: indexer.* (index_topk_freq is set: no rule for which layers have one)",
+    )
+    assert not any(row.linear.startswith("indexer") for row in shared.layers)
+
+
+def test_lookup_order() -> None:
+    raw = config("Qwen3-8B")
+    family = shapes({**raw, "architectures": ["LlamaForCausalLM"]}).family
+    assert family == "llama"  # what is written in architectures decides
+    assert shapes({**raw, "architectures": None}).family == "qwen3"
+    new = shapes({**raw, "architectures": ["Qwen3ForSomethingNew"]})
+    assert new.family == "qwen3"
+    assert "no recipe for architecture 'Qwen3ForSomethingNew'" in new.notes[-1]
+    kimi = {**config("DeepSeek-V3"), "architectures": None, "model_type": "kimi_k2"}
+    assert shapes(kimi).family == "deepseek_v3"
+
+
+def test_the_outer_config_decides_whether_the_head_is_tied() -> None:
+    raw = config("Qwen3-VL-8B")
+    raw["text_config"] = {**raw["text_config"], "tie_word_embeddings": True}
+    assert rows(raw)["lm_head"].sources == ("lm_head",)
+    del raw["tie_word_embeddings"]
+    assert rows(raw)["lm_head"].sources == ("embed_tokens (tied)",)
+    del raw["text_config"]["tie_word_embeddings"]
+    assert rows(raw)["lm_head"].sources == ("lm_head",)
+
+
+@pytest.mark.parametrize(
+    ("name", "never"),
+    [
+        ("Llama-3.1-8B", {"lm_head"}),
+        ("Mixtral-8x7B", {"lm_head", "router"}),
+        ("stablelm-2-zephyr-1_6b", {"lm_head", "qkv_proj", "o_proj"}),
+        ("gemma-3-4b-it", {"lm_head"}),
+        (
+            "MiniMax-M3-MXFP8",
+            {"lm_head", "router", "visual.qkv_proj", "visual.out_proj", "visual.fc1", "visual.fc2"},
+        ),
+    ],
+)
+def test_rows_that_the_serving_system_never_quantises(name: str, never: set[str]) -> None:
+    found = rows(config(name))
+    assert {linear for linear, row in found.items() if row.unquantized} == never

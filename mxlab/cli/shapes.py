@@ -44,7 +44,7 @@ def _notes(row: Linear) -> str:
     if row.invalid:
         return f"cannot be split: {row.invalid}"
     if row.experts is None:
-        return ""
+        return "never quantised" if row.unquantized else ""
     if row.experts_per_rank in (None, row.experts):
         return f"each of {row.experts} experts"
     return f"each of {row.experts_per_rank} of {row.experts} experts"

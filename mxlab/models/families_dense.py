@@ -121,6 +121,7 @@ DENSE: tuple[Family, ...] = (
         architectures=("StableLmForCausalLM",),
         model_types=("stablelm",),
         parts=(_DERIVED, _GATED),
+        unquantized=("qkv_proj", "o_proj"),
     ),
     Family(
         name="minicpm",

@@ -110,5 +110,6 @@ MOE: tuple[Family, ...] = (
         architectures=("DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"),
         model_types=("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"),
         parts=(Mla(indexer=True), *_DEEPSEEK_PARTS),
+        unquantized=("indexer.weights_proj",),
     ),
 )

@@ -63,6 +63,7 @@ MULTIMODAL: tuple[Family, ...] = (
         block=_IN_MODEL_LANGUAGE_MODEL,
         nested=_NESTED,
         vision=qwen3_vl_tower("model.visual.blocks.{layer}."),
+        unquantized=("visual.",),
     ),
     Family(
         name="qwen3_vl_moe",
@@ -76,6 +77,7 @@ MULTIMODAL: tuple[Family, ...] = (
         block=_IN_MODEL_LANGUAGE_MODEL,
         nested=_NESTED,
         vision=qwen3_vl_tower("model.visual.blocks.{layer}."),
+        unquantized=("visual.",),
     ),
     Family(
         name="qwen3_5",
@@ -85,6 +87,7 @@ MULTIMODAL: tuple[Family, ...] = (
         block=_IN_MODEL_LANGUAGE_MODEL,
         nested=_NESTED,
         vision=qwen3_vl_tower("model.visual.blocks.{layer}."),
+        unquantized=("visual.",),
     ),
     Family(
         name="qwen3_5_moe",
@@ -94,6 +97,7 @@ MULTIMODAL: tuple[Family, ...] = (
         block=_IN_MODEL_LANGUAGE_MODEL,
         nested=_NESTED,
         vision=qwen3_vl_tower("model.visual.blocks.{layer}."),
+        unquantized=("visual.",),
     ),
     Family(
         name="minimax_m3_vl",
@@ -107,7 +111,7 @@ MULTIMODAL: tuple[Family, ...] = (
             "vision_tower.vision_model.encoder.layers.{layer}.",
             "multi_modal_projector, patch_merge_mlp",
         ),
-        notes=("SGLang 0.5.23 never quantises the vision tower of this family",),
+        unquantized=("visual.",),
     ),
     Family(
         name="kimi_k25",
@@ -151,7 +155,6 @@ MULTIMODAL: tuple[Family, ...] = (
         architectures=("Mistral3ForConditionalGeneration",),
         model_types=("mistral3",),
         parts=(Gqa(), _GATED),
-        block=_IN_LANGUAGE_MODEL,
         head="language_model.lm_head",
         nested=_NESTED,
         tied=True,
@@ -165,6 +168,6 @@ MULTIMODAL: tuple[Family, ...] = (
         head="proj_out",
         keys={"hidden_size": "d_model", "num_hidden_layers": "decoder_layers"},
         tied=True,
-        notes=("SGLang 0.5.23 quantises Whisper's attention only; names are its module names",),
+        unquantized=("encoder.fc", "decoder.fc"),
     ),
 )

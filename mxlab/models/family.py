@@ -38,3 +38,4 @@ class Family:
     vision: Tower | None = None
     unknown: tuple[str, ...] = ()  # what the recipe leaves out, and why
     notes: tuple[str, ...] = ()
+    unquantized: tuple[str, ...] = ()  # rows whose name starts so have no quantisation config

@@ -11,7 +11,8 @@ class Linear:
     ``n`` and ``k`` are output and input features of the weight on one rank, None when it cannot be
     built (``invalid`` says why). ``parts`` are the widths of the fused members along N.
     ``path`` is the module's name with ``{layer}`` for the layer index; ``indices`` the layers that
-    have it. ``sources`` are the checkpoint's names of the fused members.
+    have it. ``sources`` are the checkpoint's names of the fused members. ``unquantized`` says why
+    SGLang 0.5.23 never quantises the weight, "" where it does what the checkpoint says.
     """
 
     linear: str
@@ -27,6 +28,7 @@ class Linear:
     experts: int | None = None  # of the whole layer
     experts_per_rank: int | None = None
     invalid: str | None = None
+    unquantized: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as the contract's JSON object."""

@@ -1,7 +1,7 @@
 """From a config.json to the linears of one rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,20 @@ def _mtp_notes(decoder: Section) -> list[str]:
     ]
 
 
+#: kind of row -> why SGLang 0.5.23 never quantises it
+_UNQUANTIZED_KINDS = {
+    "router": "SGLang builds routers without a quantisation config",
+    "lm_head": "SGLang's quantisation methods take linears and experts, not the output head",
+}
+
+
+def _mark_unquantized(family: Family, row: Linear) -> Linear:
+    why = _UNQUANTIZED_KINDS.get(row.kind, "")
+    if not why and family.unquantized and row.linear.startswith(family.unquantized):
+        why = f"SGLang builds this linear of {family.name} without a quantisation config"
+    return replace(row, unquantized=why) if why else row
+
+
 def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, KvCache | None]:
     nested = config.section(family.nested) if family.nested else None
     decoder = nested or config
@@ -108,6 +122,7 @@ def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, K
     build.check_complete(family.name)
     if family.vision:
         family.vision.lay_out(build, config.section("vision_config"))
+    build.rows = [_mark_unquantized(family, row) for row in build.rows]
     build.unknown.extend(family.unknown)
     build.notes.extend((*family.notes, *_mtp_notes(decoder)))
     if ep > 1 and not any(row.kind == "moe" for row in build.rows):
@@ -160,6 +175,11 @@ def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> 
         build, cache = _derive(family, section, tp, ep)
         rows, unknown = build.rows, tuple(build.unknown)
         derived, notes = tuple(build.derived), tuple(build.notes)
+        if architecture and architecture not in family.architectures:
+            notes += (
+                f"no recipe for architecture {quote(architecture)}: read as its model_type "
+                f"{quote(model_type)}",
+            )
     broken = [row for row in rows if row.invalid]
     return Shapes(
         model_type=model_type,
