@@ -4,7 +4,7 @@
 // because a shadow tree needs its own.
 
 import { form } from "./controls.mjs";
-import { h, reveal, same } from "./dom.mjs";
+import { h, reveal, same, write } from "./dom.mjs";
 import { MAKERS } from "./panels.mjs";
 import { actions } from "./takeaway.mjs";
 
@@ -54,11 +54,15 @@ function render({ model, el }) {
   const paint = () => {
     const { view, error } = model.get("answer") ?? {};
     host.classList.toggle("stale", Boolean(error));
-    if (error) answer.textContent = error;
+    if (error) {
+      answer.className = "answer";
+      write(answer, error);
+    }
     if (!view) return;
-    answer.className = `answer s-${view.status}`;
-    const text = `${view.sign} ${view.answer}`;
-    if (answer.textContent !== text) answer.textContent = text;
+    if (!error) {
+      answer.className = `answer s-${view.status}`;
+      write(answer, `${view.sign} ${view.answer}`);
+    }
     const gone = new Set(drawn.keys());
     view.panels.forEach((panel, index) => {
       gone.delete(panel.id);
