@@ -233,9 +233,7 @@ def _mxfp8(given: dict[str, Any]) -> bool:
     return bool(given["use_mxfp8"] and given["block_shape"] == [1, 32])
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in cases("DeepGemmMoeQuantInfo") if _mxfp8(c["input"])]
-)
+@pytest.mark.parametrize("case", [c for c in cases("DeepGemmMoeQuantInfo") if _mxfp8(c["input"])])
 def test_deep_gemm_scales(case: dict[str, Any]) -> None:
     for deployment in deployments(case, quantization="mxfp8", moe_runner_backend="deep_gemm"):
         asked = facts(deployment, experts=ExpertFacts(256, 256, 1))

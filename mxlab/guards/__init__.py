@@ -72,6 +72,8 @@ def facts(
 ) -> Facts:
     """Return what the guards look at; arguments and errors as for ``check``."""
     inputs.check_deployment(deployment)
+    if deployment.quantization is not None:
+        deployment = replace(deployment, quantization=deployment.quantization.lower())
     parsed = inputs.check_config(config)
     if linear is not None:
         inputs.check_linear(linear)

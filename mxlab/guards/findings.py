@@ -62,4 +62,7 @@ def pad(value: int, multiple: int) -> int:
 
 def shown(value: object) -> str:
     """Return a hostile config's value as SGLang would print it, on one line and bounded."""
-    return str(value).replace("\n", " ")[:_SHOWN]
+    try:
+        return str(value).replace("\n", " ")[:_SHOWN]
+    except (ValueError, RecursionError):  # an integer of 5,000 digits, a list nested 5,000 deep
+        return "a value too large to show"

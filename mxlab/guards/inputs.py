@@ -17,6 +17,7 @@ from mxlab.guards.sglang_prologue import FUNCTIONS
 
 MAX_SIZE = 2**40
 _MAX_RANKS = 2**20
+_MAX_NAME = 80
 _MAX_PAGE = 2**20
 _SYSTEMS = {"sglang": (VERSION,)}
 _METHOD_KEYS = ("quant_method", "quant_algo")
@@ -58,6 +59,8 @@ def check_deployment(d: Deployment) -> None:
         whole_number("--speculative-eagle-topk", d.speculative_eagle_topk, 0, _MAX_PAGE)
     for package in d.packages:
         _choice("package", package, v.PACKAGES)
+    if not isinstance(d.env, Mapping):
+        raise InputError(f"env is {quote(d.env)}: expected names and values")
     for name, value in d.env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InputError(f"environment variable {quote(name)} is {quote(value)}: expected text")
@@ -78,6 +81,8 @@ def check_config(config: object) -> ConfigFacts:
         value = values.get(key)
         if key in values and not (isinstance(value, str) or (key == "quant_algo" and not value)):
             raise InputError(f"{path}.{key} is {quote(value)}: expected text, such as 'mxfp8'")
+        if isinstance(value, str) and len(value) > _MAX_NAME:
+            raise InputError(f"{path}.{key} is {quote(value)}: expected a short name")
     if facts.constructor:
         known = {
             "is_checkpoint_fp8_serialized": None,

@@ -40,6 +40,17 @@ def not_mxfp8(facts: Facts, *backends: str) -> Finding | None:
     return None
 
 
+def block_sizes(facts: Facts) -> tuple[int, int] | None:
+    """Return (block_n, block_k) where the model is block-quantised in whole positive numbers."""
+    block = facts.quant.block
+    if not isinstance(block, list | tuple) or len(block) != 2:
+        return None
+    rows, columns = block
+    if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+        return rows, columns
+    return None
+
+
 def activation_dtype(facts: Facts) -> str:
     """Return torch's name of the activations' dtype."""
     return DTYPE.get(facts.deployment.dtype, facts.deployment.dtype)

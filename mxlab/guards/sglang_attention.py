@@ -4,9 +4,8 @@ from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, passes, skipped, stops
 from mxlab.guards.rows import row
-from mxlab.guards.sglang_kv_cache import attention_backends, kv_of, not_mxfp8_kv
+from mxlab.guards.sglang_kv_cache import INKLING, attention_backends, kv_of, not_mxfp8_kv
 
-INKLING = ("InklingForConditionalGeneration", "InklingForConditionalGenerationMTP")
 _FLASH = ("fa3", "fa4")
 _INTERFACE = "kernels/ops/attention/flash_attn/cute/interface.py"
 

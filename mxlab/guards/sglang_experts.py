@@ -11,6 +11,7 @@ from mxlab.guards.experts import (
 )
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, modulo, multiples, pad, passes, skipped, stops
+from mxlab.guards.linear import block_sizes
 from mxlab.guards.rows import FP8, row
 from mxlab.guards.runner import TRTLLM
 
@@ -55,12 +56,12 @@ def _blocks(facts: Facts) -> tuple[Finding | None, int, int]:
     skip = _fp8_experts(facts)
     if skip:
         return skip, 1, 1
-    block = facts.quant.block
-    if not (isinstance(block, list | tuple) and len(block) == 2):
+    sizes = block_sizes(facts)
+    if sizes is None:
         return skipped(f"no block quantisation: {facts.quant.why}"), 1, 1
-    if facts.platform.aiter_moe and list(block) == [128, 128]:
+    if facts.platform.aiter_moe and sizes == (128, 128):
         return skipped("AITER pads the experts to 128 instead"), 1, 1
-    return None, int(block[0]), int(block[1])
+    return None, *sizes
 
 
 def _inter_n(facts: Facts) -> Finding:

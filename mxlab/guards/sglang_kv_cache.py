@@ -7,6 +7,8 @@ from mxlab.guards.platform import env_flag
 from mxlab.guards.rows import POOL, row
 
 _HOOK = "srt/arg_groups/kv_cache_hook.py"
+INKLING = ("InklingForConditionalGeneration", "InklingForConditionalGenerationMTP")
+MINIMAX_M3 = ("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration")
 
 
 def kv_of(facts: Facts) -> KvCacheFacts:
@@ -28,10 +30,16 @@ def not_mxfp8_kv(facts: Facts) -> Finding | None:
 def attention_backends(facts: Facts) -> tuple[str, str]:
     """Return (prefill, decode) attention backend: the flags, or SGLang's default.
 
-    Source: sglang 0.5.23, srt/arg_groups/model_override_base.py, MHA models without speculation.
+    Source: sglang 0.5.23, srt/arg_groups/model_override_base.py, MHA models without speculation;
+    model_overrides/inkling.py, minimax_m3.py.
     """
     d, p = facts.deployment, facts.platform
-    if p.sm90:
+    if d.architecture in INKLING:
+        default = "fa4" if p.sm90 or p.sm100 else "triton"
+    elif d.architecture in MINIMAX_M3 and (p.hip or p.sm100):
+        fp8 = d.kv_cache_dtype == "fp8_e4m3"
+        default = "triton" if p.hip else "trtllm_mha" if fp8 else "fa4"
+    elif p.sm90:
         default = "fa3"
     elif p.sm100:
         kv = facts.kv_cache
@@ -60,6 +68,8 @@ def page_size(facts: Facts) -> int:
     if fa4_forces_page(facts):
         return 128
     page = facts.deployment.page_size
+    if page is None and facts.deployment.architecture in MINIMAX_M3:
+        page = 128 if set(attention_backends(facts)) & {"fa3", "fa4", "trtllm_mha"} else None
     if "trtllm_mha" in attention_backends(facts) and page not in (16, 32, 64, 128):
         return 64
     return 1 if page is None else page

@@ -5,6 +5,7 @@ from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, modulo, multiples, pad, passes, skipped, stops
 from mxlab.guards.linear import (
+    block_sizes,
     deep_gemm_shape,
     linear_of,
     not_mxfp8,
@@ -87,19 +88,11 @@ def _fused_skip(facts: Facts) -> Finding:
     return passes("its members agree on being quantised")
 
 
-def _block_sizes(facts: Facts) -> tuple[int, int] | None:
-    """Return (block_n, block_k) where the layer is block-quantised."""
-    block = facts.quant.block
-    if isinstance(block, list | tuple) and len(block) == 2 and all(type(b) is int for b in block):
-        return block[0], block[1]
-    return None
-
-
 def _tp_row(facts: Facts) -> Finding:
     skip = not_quantized(facts)
     if skip:
         return skip
-    sizes, lin, tp = _block_sizes(facts), linear_of(facts), facts.deployment.tp
+    sizes, lin, tp = block_sizes(facts), linear_of(facts), facts.deployment.tp
     if sizes is None:
         return skipped(f"no block quantisation: {facts.quant.why}")
     whole = lin.input_size or (lin.k * tp if lin.shard == "row" else lin.k)
@@ -110,7 +103,7 @@ def _tp_column(facts: Facts) -> Finding:
     skip = not_quantized(facts)
     if skip:
         return skip
-    sizes, lin, tp = _block_sizes(facts), linear_of(facts), facts.deployment.tp
+    sizes, lin, tp = block_sizes(facts), linear_of(facts), facts.deployment.tp
     if sizes is None:
         return skipped(f"no block quantisation: {facts.quant.why}")
     split = lin.shard in ("column", "vocab")
@@ -123,7 +116,7 @@ def _skip_check(facts: Facts) -> Finding:
     skip = not_quantized(facts)
     if skip:
         return skip
-    if _block_sizes(facts) is None:
+    if block_sizes(facts) is None:
         return skipped(f"no block quantisation: {facts.quant.why}")
     if linear_of(facts).skip_block_quant_check:
         return Finding(Status.WARNS, "the layer was built with skip_block_quant_check=True")
