@@ -1,4 +1,4 @@
-"""``mxlab bench``: the yardstick is right, the report holds what a reader needs. Nothing is timed."""
+"""``mxlab bench``: the yardstick is right and the report complete; no test of speed."""
 
 import numpy as np
 import pytest
