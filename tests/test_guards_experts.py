@@ -34,7 +34,7 @@ def _agrees(found: tuple[str, str, list[str]], outcome: dict[str, Any]) -> None:
 
 def _ours(given: dict[str, Any]) -> bool:
     """Rows about FP4 have tables of their own."""
-    return given["quantization"] != "nvfp4_online"
+    return bool(given["quantization"] != "nvfp4_online")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_runner_resolution(case: dict[str, Any]) -> None:
 
 
 def _not_nvfp4(given: dict[str, Any]) -> bool:
-    return given["flashinfer_a2a_dispatch_type"] != "nvfp4" and not given.get("env")
+    return bool(given["flashinfer_a2a_dispatch_type"] != "nvfp4" and not given.get("env"))
 
 
 @pytest.mark.parametrize("case", kept("moe_hook.handle_flashinfer_a2a_dispatch_type", _not_nvfp4))
@@ -132,7 +132,7 @@ def test_dispatch_type(case: dict[str, Any]) -> None:
 
 
 def _no_fp4(given: dict[str, Any]) -> bool:
-    return (given.get("env") or {}).get("SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16", "0") == "0"
+    return bool((given.get("env") or {}).get("SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16", "0") == "0")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_moe_method(case: dict[str, Any]) -> None:
 
 
 def _dynamic(given: dict[str, Any]) -> bool:
-    return given["activation_scheme"] == "dynamic"
+    return bool(given["activation_scheme"] == "dynamic")
 
 
 @pytest.mark.parametrize("case", kept("Fp8MoEMethod.create_fp8_moe_weight_", _dynamic))

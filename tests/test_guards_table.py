@@ -235,6 +235,10 @@ SCENES: list[tuple[str, Status, Deployment, dict[str, Any]]] = [
     ("kv-page128", S, kv8(page_size=64), kv()),
     ("kv-page128", S, kv8("rtx5090", page_size=64, attention_backend="fa4"), kv()),
     ("kv-page128", S, kv8(), kv()),
+    ("kv-page128", S, kv8(page_size=256, attention_backend="triton"), kv()),
+    ("kv-no-scales", P, kv8(page_size=128), kv()),
+    ("kv-no-scales", S, kv8(page_size=256, attention_backend="triton"), kv()),
+    ("kv-no-scales", N, kv8(page_size=256, env=FUSED_OFF), kv()),
     ("kv-page128", N, on(page_size=64), kv()),
     ("kv-sf-dim4", P, kv8(page_size=128), kv()),
     ("kv-sf-dim4", S, kv8(page_size=128, env=FUSED_OFF), kv(64)),
@@ -302,8 +306,8 @@ def test_named_rows_have_every_outcome(id: str) -> None:
 def _grid() -> list[tuple[Deployment, dict[str, Any]]]:
     """Deployments and subjects that between them trip, pass and miss every row."""
     gpus = ("a100", "h200", "b200", "thor", "rtx5090", "mi300x", "mi355x", "gfx1250")
-    flags = ("auto", "deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "cutlass", "aiter")
-    flags = (*flags, "flashinfer_cutedsl", "flashinfer_deepgemm", "triton")
+    named = ("auto", "deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "cutlass", "aiter")
+    flags = (*named, "flashinfer_cutedsl", "flashinfer_deepgemm", "triton")
     sizes = ((1024, 1024), (96, 160), (136, 168))
     some: list[tuple[Deployment, dict[str, Any]]] = []
     configs: list[Any] = [MXFP8, BLOCK, {**BLOCK, "weight_block_size": [32, 32]}, None]
@@ -311,8 +315,8 @@ def _grid() -> list[tuple[Deployment, dict[str, Any]]]:
         quantization = "mxfp8" if values is None else None
         deployment = Deployment(gpu=gpu, fp8_gemm_backend=flag, quantization=quantization)
         some.append((deployment, {"config": values, "linear": LinearFacts("x", n, k)}))
-    runners = ("auto", "deep_gemm", "cutlass", "triton", "flashinfer_trtllm")
-    runners = (*runners, "flashinfer_trtllm_routed", "flashinfer_megamoe")
+    usual = ("auto", "deep_gemm", "cutlass", "triton", "flashinfer_trtllm")
+    runners = (*usual, "flashinfer_trtllm_routed", "flashinfer_megamoe")
     for gpu, name, (hidden, inter), values in product(
         gpus, runners, ((1024, 1024), (96, 64), (100, 100), (8320, 1024)), configs
     ):
