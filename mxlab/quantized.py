@@ -8,12 +8,6 @@ from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_laye
 from mxlab.guards.ignore import MixedShards
 from mxlab.models import Linear, Shapes
 
-#: kinds that SGLang keeps in 16 bit whatever the flag says
-_SIXTEEN_BIT: Mapping[str, str] = {
-    "router": "the router stays in 16 bit",
-    "lm_head": "lm_head stays in 16 bit",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -56,6 +50,6 @@ def coverage(
         return tuple(Coverage(0, quant.why) for _ in found.layers)
     entries = ignored_layers(quant.values, deployment.env) if quant.fp8_config else []
     return tuple(
-        Coverage(0, _SIXTEEN_BIT[row.kind]) if row.kind in _SIXTEEN_BIT else _skipped(row, entries)
+        Coverage(0, row.unquantized) if row.unquantized else _skipped(row, entries)
         for row in found.layers
     )
