@@ -25,15 +25,24 @@ LEFT_OUT = {
     "Mistral3ForConditionalGeneration": ("vision_tower", "multi_modal_projector"),
     "Qwen2VLForConditionalGeneration": ("visual",),
 }
+#: architectures that transformers spells otherwise, and model types that it lacks
+SPELT = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
+TYPES = {"kimi_k2": "deepseek_v3"}
 
 
 def build(config: dict[str, Any]) -> Any:
     """Return the model of a config on the meta device; quantisation does not change shapes."""
     torch, transformers = import_module("torch"), import_module("transformers")
     kept = {k: v for k, v in config.items() if k[0] != "_" and k != "quantization_config"}
+    if "text_config" in kept:
+        text = {k: v for k, v in kept["text_config"].items() if k != "quantization_config"}
+        if text.get("model_type") in TYPES:
+            text["model_type"] = TYPES[text["model_type"]]
+        kept["text_config"] = text
     made = transformers.AutoConfig.for_model(**kept)
+    name = config["architectures"][0]
     with torch.device("meta"):
-        return getattr(transformers, config["architectures"][0])(made)
+        return getattr(transformers, SPELT.get(name, name))(made)
 
 
 def widths(model: Any, left_out: tuple[str, ...]) -> dict[str, int]:

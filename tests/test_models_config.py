@@ -256,7 +256,10 @@ def test_an_unknown_family_is_unknown_layer_by_layer() -> None:
     found = shapes({"architectures": ["NewForCausalLM"], "num_hidden_layers": 4})
     assert (found.loads, found.layers, found.kv) == (None, (), None)
     assert found.unknown[0] == "layers 0-3: attention (no recipe for 'NewForCausalLM')"
-    assert len(found.unknown) == 3
+    assert len(found.unknown) == 4
+    assert found.unknown[3] == (
+        "config lacks hidden_size, intermediate_size, num_attention_heads, vocab_size"
+    )
 
 
 def test_a_tower_that_is_not_described_is_unknown() -> None:

@@ -17,7 +17,6 @@ MODELS: dict[str, Any] = CASES["models"]
 EVERY_TP = [(name, tp) for name, case in MODELS.items() for tp in case["tp"]]
 #: no recipe: everything about them is reported as unknown
 WITHOUT_RECIPE = {
-    "DeepSeek-V4-Pro",
     "DeepSeek-V4.1-Flash-MXFP4-quark-quantonly",
     "Hy4-preview-FP8-modelopt",
     "vit-base-patch16-224",
@@ -392,3 +391,34 @@ def test_the_outer_config_decides_whether_the_head_is_tied() -> None:
 def test_rows_that_the_serving_system_never_quantises(name: str, never: set[str]) -> None:
     found = rows(config(name))
     assert {linear for linear, row in found.items() if row.unquantized} == never
+
+
+def test_a_family_known_in_part_says_which_part_is_missing() -> None:
+    found = shapes(config("DeepSeek-V4-Pro"), 8)
+    assert {row.linear for row in found.layers} == {
+        "experts.w13",
+        "experts.w2",
+        "shared_experts.gate_up_proj",
+        "shared_experts.down_proj",
+        "router",
+        "lm_head",
+    }
+    assert found.kv is None
+    assert [text.split(" (")[0] for text in found.unknown] == [
+        "every layer: self_attn.*",
+        "KV cache",
+    ]
+
+
+def test_kimis_tower_is_split_by_head_and_its_mlp_is_not_split() -> None:
+    raw = config("Kimi-K2.5")
+    found = rows(raw, 8)
+    assert (found["visual.attn.qkv_proj"].n, found["visual.mlp.fc0"].n) == (3 * 1152 // 8, 4304)
+    assert rows(raw, 32)["visual.attn.proj"].invalid == "num_attention_heads=16 not divisible by 32"
+    vision = {**raw["vision_config"], "vt_num_attention_heads": 7}
+    assert (
+        shapes({**raw, "vision_config": vision}).unknown[0].startswith("vision tower (vision_con")
+    )
+    assert shapes({**raw, "vision_config": None}).unknown == (
+        "vision tower (the config has no vision_config)",
+    )

@@ -85,7 +85,7 @@ def _headline(found: Shapes) -> str:
     if found.loads is None:
         return f"{model}, {ranks}: no recipe, nothing derived"
     if found.loads:
-        return f"{model}, {ranks}: every linear divides"
+        return f"{model}, {ranks}: every linear{' listed' if found.unknown else ''} divides"
     only = "; only the vision tower fails, it can run data-parallel" if found.vision_only else ""
     return f"{model}, {ranks}: does not load: {'; '.join(found.why)}{only}"
 

@@ -181,6 +181,7 @@ class Build:
         path: str,
         indices: tuple[int, ...],
         kind: str = "linear",
+        count: int | None = None,
     ) -> None:
         """Add a row that every rank holds whole."""
         self.add(
@@ -191,6 +192,7 @@ class Build:
             path=path,
             indices=indices,
             kind=kind,
+            count=count,
         )
 
     def check_complete(self, family: str) -> None:

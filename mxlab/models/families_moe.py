@@ -112,4 +112,16 @@ MOE: tuple[Family, ...] = (
         parts=(Mla(indexer=True), *_DEEPSEEK_PARTS),
         unquantized=("indexer.weights_proj",),
     ),
+    Family(
+        name="deepseek_v4",
+        architectures=("DeepseekV4ForCausalLM",),
+        model_types=("deepseek_v4",),
+        parts=(Experts(layers=every, count="n_routed_experts", shared="shared_experts"),),
+        unknown=(
+            "every layer: self_attn.* (no recipe for grouped output projections, compressors and "
+            "indexers; what SGLang fuses and quantises there depends on its environment)",
+            "KV cache (compressed, a ratio a layer)",
+        ),
+        notes=("hyper-connections (attn_hc, ffn_hc) are 16-bit parameters and not listed",),
+    ),
 )

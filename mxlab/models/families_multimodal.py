@@ -7,6 +7,7 @@ from mxlab.models.family import Family
 from mxlab.models.layer_sets import after_dense, by_interleave, by_sparse_step, without
 from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
+from mxlab.models.moonvit import MoonVit
 from mxlab.models.vision import QWEN2_5_VL, clip_tower, qwen3_vl_tower
 from mxlab.models.whisper import WhisperStack
 
@@ -124,7 +125,8 @@ MULTIMODAL: tuple[Family, ...] = (
         ),
         nested=_NESTED,
         tied=True,
-        unknown=("vision tower and mm_projector (no recipe for Kimi's tower)",),
+        vision=MoonVit(),
+        unquantized=("visual.",),
     ),
     Family(
         name="llama4",

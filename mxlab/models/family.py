@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mxlab.models.build import Build
+from mxlab.models.config import Section
 from mxlab.models.kv_cache import KvCache
-from mxlab.models.vision import Tower
 
 
 class Part(Protocol):
@@ -14,6 +14,13 @@ class Part(Protocol):
 
     def lay_out(self, build: Build) -> KvCache | None:
         """Add the part's rows to the build; return the KV cache where the part keeps one."""
+
+
+class Encoder(Protocol):
+    """A vision tower beside the decoder."""
+
+    def lay_out(self, build: Build, vision: Section | None) -> None:
+        """Add the tower's rows from ``vision_config``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +42,7 @@ class Family:
     nested: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     tied: bool = False
-    vision: Tower | None = None
+    vision: Encoder | None = None
     unknown: tuple[str, ...] = ()  # what the recipe leaves out, and why
     notes: tuple[str, ...] = ()
     unquantized: tuple[str, ...] = ()  # rows whose name starts so have no quantisation config

@@ -21,8 +21,8 @@ MAX_RANKS = 1024
 class Shapes:
     """The linears of one rank, and what was not derived.
 
-    ``loads`` is False when a linear cannot be split (``why`` says which number does not divide),
-    None when there is no recipe for the model.
+    ``loads`` is False when a listed linear cannot be split (``why`` says which number does not
+    divide), None when there is no recipe for the model.
     ``vision_only`` is True when only vision rows fail: the encoder can run data-parallel instead.
     ``unknown`` names what was not derived and why, ``derived`` what was not read from the config
     but follows from it, ``notes`` what else a reader should know.
@@ -130,19 +130,32 @@ def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, K
     return build, caches[0] if caches else None
 
 
+#: what nearly every config says; named when it is absent from one without a recipe
+_BASIC_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+)
+
+
 def _unknown_layers(config: Section, architecture: str, model_type: str) -> tuple[str, ...]:
     """Return what can be said about a model without a recipe: nothing, layer by layer."""
     why = f"no recipe for {quote(architecture or model_type)}"
     if architecture and model_type:
         why += f" (model_type {quote(model_type)})"
     decoder = config.section("text_config") or config
+    absent = [decoder.at(key) for key in _BASIC_SIZES if decoder.get(key) is None]
+    lacks = (f"config lacks {', '.join(absent)}",) if absent else ()
     depth = decoder.whole("num_hidden_layers", 1, MAX_LAYERS)
     if depth is None:
-        return (f"every layer and the output head ({why}; num_hidden_layers is absent too)",)
+        return (f"every layer and the output head ({why})", *lacks)
     return (
         f"layers 0-{depth - 1}: attention ({why})",
         f"layers 0-{depth - 1}: mlp or experts ({why})",
         f"output head ({why})",
+        *lacks,
     )
 
 

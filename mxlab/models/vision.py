@@ -31,12 +31,12 @@ class Tower:
     attention: str  # module of the attention inside a layer
     merger: tuple[str, str] | None = None  # the two linears of the patch merger
     deepstack: bool = False  # one more merger a listed layer
-    projector: str = ""  # what joins tower and decoder and has no rule here
+    projector: str = ""  # what joins tower and decoder and SGLang keeps in 16 bit
 
     def lay_out(self, build: Build, vision: Section | None) -> None:
         """Add the tower's rows; a tower that the config does not describe becomes unknown."""
         if self.projector:
-            build.unknown.append(f"{self.projector} (no sharding rule for the projector)")
+            build.notes.append(f"{self.projector}: not listed, SGLang keeps it in 16 bit")
         if vision is None:
             build.unknown.append("vision tower (the config has no vision_config)")
             return
