@@ -24,6 +24,8 @@ from mxlab.scale import (
     scale_value,
 )
 
+_INF = 0x7F800000
+
 BLOCK = 32  # values that share one scale, by OCP MX v1.0 section 5.2
 
 
@@ -35,13 +37,15 @@ class Block:
     ``decoded`` is code * scale, exact in a double. ``max_rel_error`` is the largest
     |decoded - value| / |value| over the values that are not zero; ``sqnr_db`` is
     10 log10(sum value^2 / sum error^2). Both are None for a block with Inf or NaN, ``sqnr_db``
-    also where the error is 0 (the ratio is infinite, or 0 / 0 for zeros).
+    also where the error is 0 (the ratio is infinite, or 0 / 0 for zeros). ``rule`` is None where
+    a ``profile`` was asked for.
     """
 
     values: tuple[float, ...]
     given: int
     format: Format
-    rule: ScaleRule
+    rule: ScaleRule | None
+    profile: str | None
     amax: float
     scale_byte: int
     scale: float
@@ -112,32 +116,32 @@ def quantize_block(
     (120, ['0x70', '0x78', '0xfe', '0x0'], 29)
     """
     fmt, rule = element_format(fmt), get_rule(rule)
-    if profile is not None:
-        raise InputError(f"unknown profile {quote(profile)}: there are no profiles yet")
     bits, rounded = _float32_values(values)
     given = len(bits)
     bits += [0] * (BLOCK - given)
     floats = tuple(map(float32_from_bits, bits))
     top = max(word & 0x7FFFFFFF for word in bits)  # as integers NaN > Inf > finite
-    byte = scale_byte_from_bits(top, fmt, rule)
-    saturated = 0
-    if byte == NAN_BYTE:
-        codes = (fmt.nan_code,) * BLOCK
-    else:
-        factor = Fraction(2) ** (127 - byte)
-        scaled = [abs(Fraction(value)) * factor for value in floats]
-        codes = tuple(
-            encode_code(x, word >> 31 == 1, fmt) for x, word in zip(scaled, bits, strict=True)
-        )
-        saturated = sum(x > fmt.magnitude(fmt.max_code) for x in scaled)
-    decoded = tuple(dequantize_block(byte, codes, fmt))
     notes = []
     if given < BLOCK:
         notes.append(f"{given} values: filled up with {BLOCK - given} zeros")
     if rounded:
         notes.append(f"{rounded} of the values are no float32: rounded to the nearest first")
-    if byte == NAN_BYTE:
-        notes.append("a value is Inf or NaN: byte 255, the whole block is NaN")
+    if profile is None:
+        byte = scale_byte_from_bits(top, fmt, rule)
+        codes = _codes(floats, byte, fmt)
+    else:
+        byte, codes, said = _as_library(floats, fmt, profile)
+        notes += said
+    decoded = tuple(dequantize_block(byte, codes, fmt))
+    saturated = 0
+    if byte != NAN_BYTE:
+        limit = fmt.max_value * scale_value(byte)
+        saturated = sum(abs(value) > limit for value in floats)
+    if top >= _INF:
+        then = "the whole block is NaN" if byte == NAN_BYTE else "the scale does not say so"
+        notes.append(f"a value is Inf or NaN: byte {byte}, {then}")
+    elif byte == NAN_BYTE:
+        notes.append("byte 255 is NaN although every value is finite")
     if byte == 0 and top:
         notes.append("byte 0 is 2^-127: some libraries read it as 0.0, some flush such a block")
     if saturated:
@@ -146,7 +150,8 @@ def quantize_block(
         floats,
         given,
         fmt,
-        rule,
+        rule if profile is None else None,
+        profile,
         float32_from_bits(top),
         byte,
         scale_value(byte),
@@ -156,6 +161,31 @@ def quantize_block(
         *errors(floats, decoded),
         tuple(notes),
     )
+
+
+def _codes(floats: Sequence[float], byte: int, fmt: Format) -> tuple[int, ...]:
+    if byte == NAN_BYTE:
+        return (fmt.nan_code,) * BLOCK
+    factor = Fraction(2) ** (127 - byte)
+    signed = [(Fraction(abs(v)) * factor, math.copysign(1.0, v) < 0) for v in floats]
+    return tuple(encode_code(x, negative, fmt) for x, negative in signed)
+
+
+def _as_library(
+    floats: Sequence[float], fmt: Format, name: str
+) -> tuple[int, tuple[int, ...], list[str]]:
+    from mxlab.profiles import get_profile  # the table is large: only for those who ask
+
+    profile = get_profile(name)
+    if fmt.name != "e4m3":
+        raise InputError(f"profile {profile.id!r} is for format 'e4m3': got {fmt.name!r}")
+    said = [f"{profile.library} {profile.version}, {profile.obtained}"]
+    changed = sum(profile.round_input(v) != v for v in floats if not math.isnan(v))
+    if changed:
+        said.append(f"{changed} of the values are no {profile.dtypes}: rounded to it first")
+    if profile.scale_only:
+        said.append("the library's function gives the scale alone: codes are the saturating cast")
+    return *profile.quantize(floats), said
 
 
 def dequantize_block(

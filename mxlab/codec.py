@@ -70,12 +70,20 @@ class Encoded:
     code: int
     format: Format
     decoded: Decoded
-    lower: Decoded | None
-    upper: Decoded | None
     error: Fraction | None
     tie: bool
     saturated: bool
     rounding: str
+
+    @property
+    def lower(self) -> Decoded | None:
+        """The largest code at or below the value."""
+        return _bracket(self.value, self.format)[0]
+
+    @property
+    def upper(self) -> Decoded | None:
+        """The smallest code at or above the value."""
+        return _bracket(self.value, self.format)[1]
 
 
 #: rounding -> whether the magnitude goes up, from (lower code, twice the remaining part, negative)
@@ -182,17 +190,30 @@ def encode_code(
     return code | 0x80 if negative else code
 
 
-def _bracket(x: Fraction, negative: bool, fmt: Format) -> tuple[Decoded | None, Decoded | None]:
+def _bracket(value: float | int | Fraction, fmt: Format) -> tuple[Decoded | None, Decoded | None]:
+    """Codes on either side of a value: the same where it is exact, None past the end and for NaN.
+
+    Signed zeros stay apart: -0 is bracketed by the code of -0.
+    """
+    negative = _is_negative(value)
+    bit = 0x80 if negative else 0
+    if isinstance(value, float) and not math.isfinite(value):
+        end = None if math.isnan(value) else decode(fmt.max_code | bit, fmt)
+        return (None, end) if negative else (end, None)
+    x = abs(Fraction(value))
     if not fmt.has_zero and x < fmt.magnitude(0):
         return None, decode(0, fmt)
     low, part = _floor_code(x, fmt)
     high = low + (part > 0)
     if low >= fmt.max_code:
         low, high = fmt.max_code, fmt.max_code + (x > fmt.magnitude(fmt.max_code))
-    bit = 0x80 if negative else 0
     inner = decode(low | bit, fmt)
     outer = decode(high | bit, fmt) if high <= fmt.max_code else None
     return (outer, inner) if negative else (inner, outer)
+
+
+def _is_negative(value: float | int | Fraction) -> bool:
+    return math.copysign(1.0, value) < 0 if isinstance(value, float) else value < 0
 
 
 def _not_finite(
@@ -208,11 +229,7 @@ def _not_finite(
     else:
         code = (fmt.nan_code if fmt.inf_code is None else fmt.inf_code) | bit
     saturated = math.isinf(value) and saturate and fmt.signed
-    end = decode(fmt.max_code | bit, fmt) if math.isinf(value) else None
-    lower, upper = (None, end) if negative else (end, None)
-    return Encoded(
-        value, code, fmt, decode(code, fmt), lower, upper, None, False, saturated, rounding
-    )
+    return Encoded(value, code, fmt, decode(code, fmt), None, False, saturated, rounding)
 
 
 def encode(
@@ -241,7 +258,7 @@ def encode(
     rounding = fmt.rounding if rounding is None else rounding
     choose("rounding", rounding, ROUNDINGS)
     value = as_number(value)
-    negative = math.copysign(1.0, value) < 0 if isinstance(value, float) else value < 0
+    negative = _is_negative(value)
     if not fmt.signed and not math.isnan(_as_float(value)) and (negative or value == 0):
         raise InputError(
             f"value is {quote(value)}: {fmt.name} has no zero and no sign; expected a number above "
@@ -258,10 +275,9 @@ def encode(
         code = encode_code(x, negative, fmt, rounding, saturate)
         tie = 2 * _floor_code(x, fmt)[1] == 1
     decoded = decode(code, fmt)
-    lower, upper = _bracket(x, negative, fmt)
     error = None if decoded.exact is None else decoded.exact - exact
     saturated = below or (saturate and x > fmt.magnitude(fmt.max_code))
-    return Encoded(value, code, fmt, decoded, lower, upper, error, tie, saturated, rounding)
+    return Encoded(value, code, fmt, decoded, error, tie, saturated, rounding)
 
 
 def _as_float(value: float | int | Fraction) -> float:

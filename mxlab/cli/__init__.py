@@ -21,10 +21,12 @@ from mxlab.errors import InputError, nearest
 VERBS = {
     "bits": "one code of E4M3, E5M2 or E8M0 taken apart, or one value encoded",
     "block": "quantise one block of 32 values",
-    "rules": "one amax under every scale rule",
+    "rules": "one amax under every scale rule and library profile",
+    "profiles": "how each library quantises a block",
     "layout": "where the scale of (row, column) lives",
     "shapes": "a config.json: the GEMM shapes of one rank",
     "doctor": "a config.json on a deployment: what stops, where, why",
+    "inspect": "a checkpoint: formats, scales, and what was shipped by mistake",
     "explain": "an error message or a log: which guard, which numbers, what to do",
     "explore": "an explorer of the book, as text: will_it_run gpu=h200 k=7392",
     "bench": "measure this machine, each time beside its peer's",

@@ -12,6 +12,7 @@ from mxlab.scale import RULES
 EXAMPLES = """examples:
   mxlab block --values 1,2,-3.5 --rule rceil
   mxlab block --f32-bits 40600001,0
+  mxlab block --f32-bits 40600001 --profile torchao-0.18-rceil
 
 JSON: NaN and infinities are the strings "NaN", "Infinity", "-Infinity". max_rel_error and sqnr_db
 are null for a block with Inf or NaN; sqnr_db also where nothing was lost (it would be infinite)."""
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", default="e4m3", help=f"{', '.join(ELEMENT_FORMATS)} (default e4m3)"
     )
     parser.add_argument("--rule", help=f"{', '.join(RULES)} (default rceil)")
-    parser.add_argument("--profile", help="quantise as this library does")
+    parser.add_argument("--profile", help="quantise as this library does: see 'mxlab profiles'")
 
 
 def _text(block: Block) -> str:
@@ -37,7 +38,7 @@ def _text(block: Block) -> str:
     ]
     error, sqnr = block.max_rel_error, block.sqnr_db
     lines = [
-        f"{block.format.label}, rule {block.rule.name}",
+        f"{block.format.label}, {_how(block)}",
         f"amax           {values.shown(block.amax)}",
         f"scale byte     {block.scale_byte} = {values.shown(block.scale)}",
         table(["i", "value", "code", "decoded", "error"], rows, right="i value decoded error"),
@@ -46,6 +47,10 @@ def _text(block: Block) -> str:
         *[f"note           {note}" for note in block.notes],
     ]
     return "\n".join(lines)
+
+
+def _how(block: Block) -> str:
+    return f"rule {block.rule.name}" if block.rule else f"profile {block.profile}"
 
 
 def run(args: argparse.Namespace) -> Result:
@@ -63,7 +68,8 @@ def run(args: argparse.Namespace) -> Result:
     block = quantize_block(given, args.format, rule=args.rule or "rceil", profile=args.profile)
     data = {
         "format": block.format.name,
-        "rule": block.rule.name,
+        "rule": block.rule.name if block.rule else None,
+        "profile": block.profile,
         "amax": values.plain(block.amax),
         "scale_byte": block.scale_byte,
         "scale": values.plain(block.scale),

@@ -1,21 +1,26 @@
-"""``mxlab rules``: one amax under every scale rule."""
+"""``mxlab rules``: one amax under every scale rule and library profile."""
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from mxlab.block import quantize_block
+from mxlab.block import BLOCK, Block, quantize_block
 from mxlab.cli import values
 from mxlab.cli.result import Result, table
 from mxlab.errors import InputError
-from mxlab.formats import ELEMENT_FORMATS, Format, element_format
+from mxlab.formats import ELEMENT_FORMATS, element_format
+from mxlab.profiles import profiles
 from mxlab.scale import RULES, float32_bits, scale_byte
 
 EXAMPLES = """examples:
   mxlab rules --amax 449
   mxlab rules --f32-bits 40600001
 
-JSON: rows holds one object a rule; code is the code of the block's maximum."""
+JSON: rows holds one object a rule, then one a library profile (E4M3 only); code is the code of the
+block's maximum. A library that raises has scale_byte null and error."""
+
+_PER_LINE = 3  # profiles on one line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,19 +33,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _row(amax: float, fmt: Format, rule: str) -> dict[str, Any]:
-    byte = scale_byte(amax, fmt, rule=rule)
-    block = quantize_block([amax], fmt, rule=rule)
+def _row(block: Block | None, **named: Any) -> dict[str, Any]:
+    """One answer; ``block`` is None where a library raises."""
+    code = None if block is None else block.codes[0]
     return {
-        "rule": rule,
-        "formula": RULES[rule].formula(fmt),
-        "scale_byte": byte,
-        "scale": values.plain(block.scale),
-        "code": block.codes[0],
-        "hex": f"0x{block.codes[0]:02x}",
-        "decoded": values.plain(block.decoded[0]),
-        "rel_error": block.max_rel_error,
+        "rule": None,
+        "profile": None,
+        **named,
+        "scale_byte": None if block is None else block.scale_byte,
+        "scale": None if block is None else values.plain(block.scale),
+        "code": code,
+        "hex": None if code is None else f"0x{code:02x}",
+        "decoded": None if block is None else values.plain(block.decoded[0]),
+        "rel_error": None if block is None else block.max_rel_error,
     }
+
+
+def _profile_row(amax: float, name: str) -> dict[str, Any]:
+    try:
+        return _row(quantize_block([amax] * BLOCK, profile=name), profile=name)
+    except InputError as error:
+        return _row(None, profile=name, error=str(error))
+
+
+def _table(rows: Sequence[dict[str, Any]], by_rule: bool) -> str:
+    """Rules one a line; profiles that answer alike together, the common answer first."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for row in rows:
+        cells = (row["scale_byte"], row["scale"], row["hex"], row["decoded"], row["rel_error"])
+        key = (row["rule"], *cells) if by_rule else cells
+        alike.setdefault(key, []).append(row["rule"] or row["profile"])
+    groups = sorted(alike.items(), key=lambda item: 0 if by_rule else -len(item[1]))
+    header = ["byte", "scale", "code", "decoded", "error"]
+    lines = []
+    for key, names in groups:
+        byte, scale, code, decoded, error = key[-5:]
+        cells = (
+            ("raises", "", "", "", "")
+            if byte is None
+            else (
+                byte,
+                _cell(scale),
+                code,
+                _cell(decoded),
+                "-" if error is None else f"{error:.3%}",
+            )
+        )
+        for i, start in enumerate(range(0, len(names), _PER_LINE)):
+            part = ", ".join(names[start : start + _PER_LINE])
+            lines.append((*(cells if i == 0 else [""] * 5), part))
+    name = "rule" if by_rule else "profiles"
+    return table([*header, name], lines, right="byte scale decoded error")
+
+
+def _cell(value: float | str | None) -> str:
+    return values.shown(math.nan if value is None else float(value))
 
 
 def run(args: argparse.Namespace) -> Result:
@@ -55,30 +102,24 @@ def run(args: argparse.Namespace) -> Result:
             raise InputError(f"--f32-bits has {len(found)} values: expected 1")
         amax = found[0]
     fmt = element_format(args.format)
+    scale_byte(amax, fmt)  # refuses what is no magnitude
     bits = float32_bits(amax, "--amax")
-    rows = [_row(amax, fmt, rule) for rule in RULES]
-    data = {"amax": values.plain(amax), "f32_bits": f"{bits:08x}", "format": fmt.name}
+    rows = [
+        _row(quantize_block([amax] * BLOCK, fmt, rule=name), rule=name, formula=rule.formula(fmt))
+        for name, rule in RULES.items()
+    ]
+    libraries = [_profile_row(amax, name) for name in profiles()] if fmt.name == "e4m3" else []
     lines = [
         f"amax {values.shown(amax)}, float32 bits {bits:08x}: e = {bits >> 23 & 0xFF}, "
-        f"m = 0x{bits & 0x7FFFFF:06x}",
-        table(
-            ["rule", "byte", "scale", "code", "decoded", "error"],
-            [
-                (
-                    row["rule"],
-                    row["scale_byte"],
-                    _cell(row["scale"]),
-                    row["hex"],
-                    _cell(row["decoded"]),
-                    "-" if row["rel_error"] is None else f"{row['rel_error']:.3%}",
-                )
-                for row in rows
-            ],
-            right="byte scale decoded error",
-        ),
+        f"m = 0x{bits & 0x7FFFFF:06x}; a block of 32 such values",
+        _table(rows, by_rule=True),
     ]
-    return Result({**data, "rows": rows}, "\n".join(lines))
-
-
-def _cell(value: float | str | None) -> str:
-    return values.shown(math.nan if value is None else float(value))
+    if libraries:
+        lines += ["", _table(libraries, by_rule=False)]
+    data = {
+        "amax": values.plain(amax),
+        "f32_bits": f"{bits:08x}",
+        "format": fmt.name,
+        "rows": rows + libraries,
+    }
+    return Result(data, "\n".join(lines))

@@ -33,8 +33,8 @@ def same(ours: np.ndarray[Any, Any], theirs: Any) -> None:
 @pytest.mark.parametrize("fmt", ["e4m3", "e5m2"])
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_quantise(rule: str, fmt: str, dtype: str) -> None:
-    from torchao.prototype.mx_formats.config import ScaleCalculationMode  # type: ignore[import-untyped]
-    from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx  # type: ignore[import-untyped]
+    from torchao.prototype.mx_formats.config import ScaleCalculationMode
+    from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
 
     element = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}[fmt]
     x = data(seed=3)
@@ -51,7 +51,7 @@ def test_quantise(rule: str, fmt: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_tiles(shape: tuple[int, int]) -> None:
-    from torchao.prototype.mx_formats.utils import from_blocked, to_blocked  # type: ignore[import-untyped]
+    from torchao.prototype.mx_formats.utils import from_blocked, to_blocked
 
     rows, cols = shape
     r, c = np.ogrid[:rows, :cols]
