@@ -21,7 +21,7 @@ from mxlab.guards import (
     Verdict,
     check,
 )
-from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes
+from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes, tp_that_load
 from mxlab.quantized import Coverage, coverage
 
 _ORDER = {stage: place for place, stage in enumerate(STAGES)}
@@ -123,9 +123,8 @@ def _experts(found: Shapes, deployment: Deployment) -> ExpertFacts | None:
 
 
 def _tp_sizes(config: Mapping[str, Any], deployment: Deployment) -> str:
-    """Name the tensor-parallel sizes near this one at which every linear of the model divides."""
-    sizes = range(deployment.ep, max(16, deployment.tp) + 1, deployment.ep)
-    fit = [str(tp) for tp in sizes if shapes(config, tp=tp, ep=deployment.ep).loads]
+    """Name the tensor-parallel sizes up to this one at which every linear of the model divides."""
+    fit = [str(tp) for tp in tp_that_load(config, max(16, deployment.tp))]
     return f"--tp-size that divides: {', '.join(fit[-8:])}" if fit else "no TP size divides"
 
 

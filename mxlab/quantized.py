@@ -8,6 +8,11 @@ from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_laye
 from mxlab.guards.ignore import MixedShards
 from mxlab.models import Linear, Shapes
 
+#: family -> a component of checkpoint names that SGLang's model class renames in the ignore list
+_RENAMED: Mapping[str, tuple[str, str]] = dict.fromkeys(
+    ("minimax_m3", "minimax_m3_vl"), (".block_sparse_moe.", ".mlp.")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -49,6 +54,9 @@ def coverage(
     if quant.method is None:
         return tuple(Coverage(0, quant.why) for _ in found.layers)
     entries = ignored_layers(quant.values, deployment.env) if quant.fp8_config else []
+    if found.family in _RENAMED:
+        old, new = _RENAMED[found.family]
+        entries = [entry.replace(old, new) for entry in entries]
     return tuple(
         Coverage(0, row.unquantized) if row.unquantized else _skipped(row, entries)
         for row in found.layers

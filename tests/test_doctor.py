@@ -171,3 +171,21 @@ def test_every_suggestion_runs_when_typed_in(model: str, gpu: str) -> None:
         assert changed.outcome == suggestion["outcome"] != "stops"
     smallest = min(len(row["changes"]) for row in report.suggestions)
     assert all(len(row["changes"]) == smallest for row in report.suggestions)
+
+
+def test_minimax_s_names_are_renamed_before_the_ignore_list_is_read() -> None:
+    config = read_config(Path(__file__).parent / "data/models/MiniMax-M3-MXFP8.json")
+    ignored = config["quantization_config"]["ignored_layers"]
+    ignored.append("language_model.model.layers.7.block_sparse_moe.experts")
+    report = evaluate(config, Deployment(gpu="b200", tp=8))
+    experts = next(row for row in report.layers if row.linear.linear == "experts.w13")
+    assert (experts.coverage.layers, experts.linear.layers) == (56, 57)
+
+
+def test_an_expert_layer_without_a_rule_is_unknown_not_missing() -> None:
+    config = read_config(Path(__file__).parent / "data/models/Nemotron-H-56B.json")
+    pattern = config["hybrid_override_pattern"]
+    config["hybrid_override_pattern"] = "E" + pattern[1:]
+    report = evaluate(config, Deployment(gpu="b200"))
+    assert report.outcome == "unknown"
+    assert any(line.startswith("layers 0: experts") for line in report.shapes.unknown)

@@ -143,6 +143,10 @@ def by_pattern(letter: str) -> LayerRule:
                     f"{build.config.at('hybrid_override_pattern')}[{position}] is "
                     f"{quote(found)}: expected M, *, - or E"
                 )
+        experts = tuple(index for index, found in enumerate(pattern) if found == "E")
+        unknown = f"layers {layer_ranges(experts)}: experts (no rule for Nemotron-H's E layers)"
+        if experts and unknown not in build.unknown:
+            build.unknown.append(unknown)
         return tuple(index for index, found in enumerate(pattern) if found == letter)
 
     return lettered
