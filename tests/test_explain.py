@@ -163,10 +163,12 @@ def test_fragments(part: str, guard: str, values: dict[str, int] | None) -> None
 
 
 def test_the_longer_message_wins() -> None:
-    short = explain("AssertionError: k=80 must be divisible by 32").matches
-    assert {match.guard.id for match in short} == {"act-grp-k32", "moe-k32"}  # the same words
-    (long,) = explain("ValueError: K=80 must be divisible by 32 for MXFP8.").matches
-    assert long.guard.id == "fwd-fi-k32"
+    def found(text: str) -> set[str]:
+        return {match.guard.id for match in explain(text).matches}
+
+    assert "act-grp-k32" in found("AssertionError: k=80 must be divisible by 32")
+    assert "fwd-fi-k32" not in found("AssertionError: k=80 must be divisible by 32")
+    assert found("ValueError: K=80 must be divisible by 32 for MXFP8.") == {"fwd-fi-k32"}
 
 
 def test_numbers_are_said() -> None:

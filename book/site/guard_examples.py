@@ -1,0 +1,313 @@
+"""Examples for the guard pages: deployments that trip a guard and that pass it, found by search.
+
+Nothing here is typed from knowledge of a guard. Ordinary deployments are changed in one setting, in
+two, in three, until the guard's own check says each thing that it can say; the page then shows the
+example and the check's own words, and the reader can paste it into Python.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+from mxlab.guards import (
+    GUARDS,
+    ConfigFacts,
+    Deployment,
+    ExpertFacts,
+    Finding,
+    KvCacheFacts,
+    LinearFacts,
+    PrologueFacts,
+    Status,
+    facts,
+)
+from mxlab.guards.engine import Guard, fill
+
+Setting = tuple[str, str]  # subject and field: ("linear", "k")
+Settings = Mapping[Setting, object]
+
+MXFP8 = {"quant_method": "mxfp8", "activation_scheme": "dynamic", "weight_block_size": [1, 32]}
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+_CLASSES = {
+    "linear": LinearFacts,
+    "experts": ExpertFacts,
+    "kv_cache": KvCacheFacts,
+    "prologue": PrologueFacts,
+}
+_BOTH = frozenset({"flashinfer", "deep_gemm"})
+
+_PLAIN: Settings = {("deployment", "gpu"): "b200", ("config", ""): MXFP8}
+_LINEAR: Settings = {("linear", "name"): "down_proj", ("linear", "n"): 4096, ("linear", "k"): 4096}
+_SPLIT: Settings = {("deployment", "tp"): 8, ("linear", "shard"): "column"}
+_EXPERTS: Settings = {
+    ("experts", "hidden"): 4096,
+    ("experts", "intermediate"): 1024,
+    ("experts", "experts"): 64,
+}
+_INKLING = "InklingForConditionalGeneration"
+_KV: Settings = {
+    ("deployment", "kv_cache_dtype"): "mxfp8",
+    ("deployment", "attention_backend"): "fa4",
+    ("deployment", "page_size"): 128,
+    ("deployment", "architecture"): _INKLING,
+    ("kv_cache", "head_dim"): 128,
+    ("kv_cache", "v_head_dim"): 128,
+    ("kv_cache", "kv_heads"): 8,
+}
+_TILE = (2, 8, 32, 4, 4)
+_PROLOGUE: Settings = {
+    ("prologue", "function"): "verify",
+    ("prologue", "dq"): 4096,
+    ("prologue", "dkv"): 1024,
+    ("prologue", "slots"): 256,
+    ("prologue", "page_size"): 128,
+    ("prologue", "sfk_shape"): _TILE,
+    ("prologue", "sfv_shape"): _TILE,
+}
+
+Start = tuple[Settings, int]  # settings, and how many of them are changed at once
+
+#: subject -> ordinary deployments, the most ordinary first
+_STARTS: Mapping[str, tuple[Start, ...]] = {
+    "server": ((_PLAIN, 2), ({**_PLAIN, ("deployment", "quantization"): "mxfp8"}, 2)),
+    "config": ((_PLAIN, 2),),
+    "linear": (
+        ({**_PLAIN, **_LINEAR}, 2),
+        ({**_PLAIN, **_LINEAR, ("config", ""): FP8}, 2),
+        ({**_PLAIN, **_LINEAR, **_SPLIT, ("linear", "shard"): "row"}, 1),
+        ({**_PLAIN, **_LINEAR, **_SPLIT, ("config", ""): FP8}, 1),
+    ),
+    "experts": (
+        ({**_PLAIN, **_EXPERTS, ("deployment", "quantization"): "mxfp8"}, 2),
+        ({**_PLAIN, **_EXPERTS, ("deployment", "moe_runner_backend"): "cutlass"}, 1),
+        ({**_PLAIN, **_EXPERTS, ("deployment", "moe_a2a_backend"): "flashinfer_megamoe"}, 2),
+    ),
+    "kv_cache": (({**_PLAIN, **_KV}, 2),),
+    "prologue": (({**_PLAIN, **_PROLOGUE}, 2),),
+}
+
+#: setting -> what it is changed to, the most ordinary first
+_CHANGES: Mapping[Setting, Sequence[object]] = {
+    ("deployment", "gpu"): ("h200", "rtx5090", "mi300x", "mi355x", "thor", "b300", "l40s", "a100"),
+    ("deployment", "fp8_gemm_backend"): (
+        *("deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_cutedsl"),
+        *("triton", "cutlass", "aiter", "flashinfer_deepgemm"),
+    ),
+    ("deployment", "quantization"): ("mxfp8", "fp8", "awq"),
+    ("deployment", "tp"): (8,),
+    ("deployment", "ep"): (8, 3),
+    ("deployment", "dtype"): ("float16", "float32"),
+    ("deployment", "packages"): (frozenset({"deep_gemm"}), frozenset({"flashinfer"}), frozenset()),
+    ("deployment", "moe_runner_backend"): (
+        *("cutlass", "deep_gemm", "flashinfer_trtllm", "flashinfer_trtllm_routed", "triton"),
+        "flashinfer_megamoe",
+    ),
+    ("deployment", "moe_a2a_backend"): ("flashinfer", "flashinfer_megamoe"),
+    ("deployment", "flashinfer_a2a_dispatch_type"): ("mxfp8", "bf16"),
+    ("deployment", "kv_cache_dtype"): ("mxfp8", "fp8_e4m3"),
+    ("deployment", "page_size"): (64,),
+    ("deployment", "attention_backend"): ("fa4", "fa3", "triton"),
+    ("deployment", "architecture"): (_INKLING, ""),
+    ("deployment", "env"): (
+        {"SGLANG_FORCE_MXFP8_BLOCK_CONVERT": "1"},
+        {"SGLANG_USE_HND_KVCACHE": "1"},
+        {"SGLANG_FLASHINFER_MEGAMOE_COMBINE_DTYPE": "fp8"},
+        {"SGLANG_USE_AITER": "1"},
+    ),
+    ("config", ""): (
+        FP8,
+        None,
+        {"quant_method": "mxfp8", "weight_block_size": [1, 32]},
+        {**MXFP8, "activation_scheme": "static"},
+        {**MXFP8, "activation_scheme": "per_token"},
+        {**MXFP8, "weight_block_size": [1, 128]},
+        {**FP8, "weight_block_size": [128]},
+        {**FP8, "weight_block_size": [32, 32]},
+        {**MXFP8, "quant_method": "mx_fp8"},
+        {**MXFP8, "quant_method": "awq"},
+        {**MXFP8, "quant_method": "int4"},
+        ConfigFacts({"use_mxfp8": True, "weight_block_size": [1, 32]}, constructor=True),
+        ConfigFacts(
+            {
+                "use_mxfp8": True,
+                "is_checkpoint_fp8_serialized": True,
+                "weight_block_size": [1, 64],
+            },
+            constructor=True,
+        ),
+        ConfigFacts({"is_checkpoint_fp8_serialized": True}, constructor=True),
+    ),
+    ("linear", "k"): (2880, 1360, 576, 1000),
+    ("linear", "n"): (2880, 96, 4104, 1000),
+    ("linear", "shard"): ("row", "column"),
+    ("linear", "skip_block_quant_check"): (True,),
+    ("linear", "mixed_shards"): ("model.layers.0.self_attn.qkv_proj",),
+    ("experts", "hidden"): (2880, 8448, 1000),
+    ("experts", "intermediate"): (960, 1008, 1000),
+    ("experts", "moe_tp"): (8,),
+    ("experts", "activation"): ("gelu",),
+    ("experts", "gated"): (False,),
+    ("experts", "experts"): (60,),
+    ("kv_cache", "head_dim"): (80, 64, 192, 256),
+    ("kv_cache", "v_head_dim"): (80, 64, 192, 256),
+    ("prologue", "function"): ("decode", "extend"),
+    ("prologue", "dq"): (4160,),
+    ("prologue", "dkv"): (960,),
+    ("prologue", "sfk_shape"): (None, (2, 8, 32, 2, 4), (256, 8, 4)),
+    ("prologue", "sfk_contiguous"): (False,),
+    ("prologue", "mxfp8"): (False,),
+}
+_WIDTH = 78  # characters of a line of code that the page shows without scrolling
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One deployment, and what the guard says about it."""
+
+    settings: tuple[tuple[Setting, object], ...]
+    finding: Finding
+
+    def python(self) -> str:
+        """Return the call of ``check`` that repeats the example."""
+        return _python(dict(self.settings))
+
+    def message(self, guard: Guard) -> str:
+        """Return the guard's message with the numbers of this example, or ""."""
+        number = self.finding.message
+        if not guard.messages or number is None or self.finding.status in QUIET:
+            return ""
+        return fill(guard.messages[number], self.finding.values)
+
+
+QUIET = (Status.PASSES, Status.NOT_REACHED, Status.UNKNOWN)
+_SHOWN = (Status.STOPS, Status.WARNS, Status.SILENT, Status.FALLS_BACK, Status.PASSES)
+
+
+@cache
+def examples() -> Mapping[str, Mapping[Status, Example]]:
+    """Return for each guard one example of each thing that it can say.
+
+    The example that passes is the one that differs least from the one that trips.
+    """
+    return {
+        guard.id: found
+        for subject in _STARTS
+        for guard, found in _of_subject(
+            subject, [guard for guard in GUARDS if guard.subject == subject]
+        )
+    }
+
+
+def _of_subject(
+    subject: str, guards: Sequence[Guard]
+) -> Iterator[tuple[Guard, Mapping[Status, Example]]]:
+    spoken: dict[str, dict[Status, Example]] = {guard.id: {} for guard in guards}
+    passed: dict[str, list[Example]] = {guard.id: [] for guard in guards}
+    for settings in _variations(subject):
+        found = facts(**_arguments(settings))  # type: ignore[arg-type]
+        for guard in guards:
+            finding = guard.check(found)
+            if finding.status in _SHOWN:
+                example = Example(tuple(settings.items()), finding)
+                if finding.status == Status.PASSES:
+                    passed[guard.id].append(example)
+                else:
+                    spoken[guard.id].setdefault(finding.status, example)
+    for guard in guards:
+        mine = spoken[guard.id]
+        trips = next((mine[status] for status in _SHOWN if status in mine), None)
+        if passed[guard.id]:
+            wanted = dict(trips.settings) if trips else {}
+            mine[Status.PASSES] = min(passed[guard.id], key=lambda e: _distance(e, wanted))
+        yield guard, mine
+
+
+def _variations(subject: str) -> Iterator[Settings]:
+    """Yield each start with no change, one, two: what is nearest to the ordinary comes first."""
+    starts = _STARTS[subject]
+    for changed in range(max(most for _, most in starts) + 1):
+        for start in [settings for settings, most in starts if changed <= most]:
+            present = {s for s, _ in start} | {"deployment"}
+            axes = [setting for setting in _CHANGES if setting[0] in present]
+            for chosen in combinations(axes, changed):
+                for values in product(*(_CHANGES[setting] for setting in chosen)):
+                    change = dict(zip(chosen, values, strict=True))
+                    if all(start.get(s, _default(s)) != value for s, value in change.items()):
+                        yield {**start, **change}
+
+
+def _distance(example: Example, wanted: Settings) -> int:
+    settings = dict(example.settings)
+    return sum(
+        settings.get(s, _default(s)) != wanted.get(s, _default(s)) for s in {*settings, *wanted}
+    )
+
+
+@cache
+def _default(setting: Setting) -> object:
+    subject, name = setting
+    of: Any = Deployment if subject == "deployment" else _CLASSES.get(subject)
+    return next((field.default for field in fields(of) if field.name == name), None) if of else None
+
+
+def _arguments(settings: Settings) -> dict[str, object]:
+    """Return the arguments of ``check``."""
+    groups: dict[str, dict[str, object]] = {}
+    for (subject, name), value in settings.items():
+        groups.setdefault(subject, {})[name] = value
+    arguments: dict[str, object] = {"deployment": Deployment(**groups.pop("deployment"))}  # type: ignore[arg-type]
+    config = groups.pop("config", None)
+    if config:
+        arguments["config"] = config[""]
+    for subject, values in groups.items():
+        arguments[subject] = _CLASSES[subject](**values)
+    return arguments
+
+
+def _python(settings: Settings) -> str:
+    groups: dict[str, list[str]] = {}
+    used = {"Deployment"}
+    for (subject, name), value in settings.items():
+        if subject != "config":
+            groups.setdefault(subject, []).append(f"{name}={_literal(value)}")
+    lines = [_call("Deployment(", groups.pop("deployment"), ")")]
+    config = settings.get(("config", ""))
+    if isinstance(config, ConfigFacts):
+        used.add("ConfigFacts")
+        lines.append(
+            _call("config=ConfigFacts({", _pairs(config.values or {}), "}, constructor=True)")
+        )
+    elif isinstance(config, Mapping):
+        lines.append(_call("config={", _pairs(config), "}"))
+    for subject, arguments in groups.items():
+        used.add(_CLASSES[subject].__name__)
+        lines.append(_call(f"{subject}={_CLASSES[subject].__name__}(", arguments, ")"))
+    names = ", ".join([*sorted(used), "check"])
+    return f"from mxlab.guards import {names}\n\nverdicts = check(\n" + "\n".join(lines) + "\n)"
+
+
+def _call(head: str, arguments: Sequence[str], close: str) -> str:
+    line = f"    {head}{', '.join(arguments)}{close},"
+    if len(line) <= _WIDTH:
+        return line
+    inner = "".join(f"        {argument},\n" for argument in arguments)
+    return f"    {head}\n{inner}    {close},"
+
+
+def _pairs(values: Mapping[str, object]) -> list[str]:
+    return [f"{_literal(key)}: {_literal(value)}" for key, value in values.items()]
+
+
+def _literal(value: object) -> str:
+    """Return Python source of a value, with double quotes."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, frozenset):
+        return f"frozenset([{', '.join(map(_literal, sorted(value)))}])"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_pairs(value)) + "}"
+    return repr(value)
