@@ -56,10 +56,9 @@ def _json(value: object) -> str:
 
 
 def _settings(explorer: Explorer, state: dict[str, int | str]) -> str:
-    said = (
-        f"{control.label}&nbsp;= {clean(str(state[control.name]))}" for control in explorer.controls
-    )
-    return "Settings: " + ",\n".join(said) + "."
+    pairs = ((c.label, state[c.name]) for c in explorer.controls)
+    words = ",\n".join(f"{clean(label)}&nbsp;= {clean(str(value))}" for label, value in pairs)
+    return f"Settings: {words}."
 
 
 def _image(explorer: Explorer, view: View) -> str:
@@ -117,13 +116,11 @@ def _grid(panel: Grid) -> str:
         for r in wanted
     )
     left_out = len(panel.rows) - len(wanted)
-    note = (
-        f"\n<p>\n{left_out} of {len(panel.rows)} rows are left out here.\n</p>" if left_out else ""
-    )
+    note = f"<p>\n{left_out} of {len(panel.rows)} rows are left out here.\n</p>"
     return (
         _titled(panel.title, panel.alt)
         + f"\n<table>\n<thead>\n<tr>\n<td>{clean(panel.corner)}</td>\n{head}\n</tr>\n</thead>\n"
-        + f"<tbody>\n{body}\n</tbody>\n</table>\n<p>\n{note}\n</p>"
+        + f"<tbody>\n{body}\n</tbody>\n</table>\n{note if left_out else ''}"
     )
 
 

@@ -172,6 +172,8 @@ test("focus in one grid marks the same scale in the other, and says it", () => {
   assert.equal(linked[0].textContent, "8,3");
   const say = logical.closest("section").querySelector(".say").textContent;
   assert.equal(say, "Row 8, scale column 3: byte 131");
+  assert.equal(physical.closest("section").querySelector(".say").textContent,
+    "Byte 128 +3: scale of row, column 8,3");
 });
 
 test("a new view of the same shape keeps the focused cell; scroll and nodes survive", () => {

@@ -28,29 +28,43 @@ function verdicts(first, context) {
     for (const fold of folds) fold.open = open;
   } }, "Unfold or fold every line");
   const node = frame(first, alt, list, all);
+  let drawn = new Map(); // run as JSON -> its line, so that what did not change stays untouched
   const update = (panel) => {
     alt.textContent = panel.alt;
-    const active = context.root.activeElement, inside = list.contains(active);
-    const focus = inside && (active.href || active.closest("details")?.dataset.fold);
+    const active = context.root.activeElement;
+    const focus = list.contains(active) && (active.href || active.closest("details")?.dataset.fold);
     const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.dataset.fold));
-    const seen = new Map(); // a fold is known by its stage and its number within it
-    list.replaceChildren(...panel.runs.map((run) => {
-      if (!run.items[0].quiet) return verdict(run.items[0], context);
-      const { stage, status } = run.items[0];
-      const fold = `${stage}.${seen.get(stage) ?? 0}`;
-      seen.set(stage, (seen.get(stage) ?? 0) + 1);
-      return h("li", { class: `item fold s-${status}` }, h("details",
-        { "data-fold": fold, open: open.has(fold) },
-        h("summary", {}, h("span", { class: "stage" }, stage), ` ${run.said}`),
-        h("ul", {}, ...run.items.map((item) => verdict(item, context)))));
-    }));
-    if (focus) {
+    const seen = new Map(), next = new Map(); // a fold is known by its stage and place within it
+    for (const run of panel.runs) {
+      const { stage } = run.items[0];
+      const name = `${stage}.${seen.get(stage) ?? 0}`;
+      if (run.items[0].quiet) seen.set(stage, (seen.get(stage) ?? 0) + 1);
+      const key = name + JSON.stringify(run);
+      next.set(key, drawn.get(key) ?? line(run, name, open.has(name), context));
+    }
+    for (const [key, node] of drawn) if (!next.has(key)) node.remove();
+    let at = list.firstChild;
+    for (const node of next.values()) {
+      if (node === at) at = at.nextSibling;
+      else list.insertBefore(node, at);
+    }
+    drawn = next;
+    if (focus && !list.contains(context.root.activeElement)) {
       [...list.querySelectorAll("a, summary")].find((to) => to.href === focus
         || to.parentNode.dataset.fold === focus)?.focus({ preventScroll: true });
     }
   };
   update(first);
   return { node, update };
+}
+
+/** One verdict, or a fold of quiet ones. */
+function line(run, name, open, context) {
+  const { quiet, stage, status } = run.items[0];
+  if (!quiet) return verdict(run.items[0], context);
+  return h("li", { class: `item fold s-${status}` }, h("details", { "data-fold": name, open },
+    h("summary", {}, h("span", { class: "stage" }, stage), ` ${run.said}`),
+    h("ul", {}, ...run.items.map((item) => verdict(item, context)))));
 }
 
 function verdict(item, { link }) {
@@ -144,6 +158,7 @@ function grid(first, context) {
       td.classList.toggle("linked", on);
       if (on) found = td;
     }));
+    if (found) say.textContent = sentence(...place(found));
     return found;
   };
   update(first);
