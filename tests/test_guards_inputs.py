@@ -178,3 +178,14 @@ def test_verb(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert "cfg-min-capability" in capsys.readouterr().out
     assert main(["guards", "nope"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_methods_of_others_do_not_stop() -> None:
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+    for flag, config in ((None, gptq), ("unquant", None)):
+        for verdict in check(
+            Deployment(gpu="b200", quantization=flag),
+            config=config,
+            linear=LinearFacts("x", 96, 96),
+        ):
+            assert verdict.status in (Status.NOT_REACHED, Status.PASSES), verdict

@@ -73,7 +73,8 @@ def facts(
     """Return what the guards look at; arguments and errors as for ``check``."""
     inputs.check_deployment(deployment)
     if deployment.quantization is not None:
-        deployment = replace(deployment, quantization=deployment.quantization.lower())
+        flag = deployment.quantization.lower()
+        deployment = replace(deployment, quantization=None if flag == "unquant" else flag)
     parsed = inputs.check_config(config)
     if linear is not None:
         inputs.check_linear(linear)

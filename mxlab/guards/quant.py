@@ -89,9 +89,20 @@ def _override(values: Mapping[str, object], flag: str | None, *, hip: bool) -> s
         forced = "modelopt_mixed"
     if forced is None and hip and str(method).lower() == "modelopt":
         forced = "petit_nvfp4"
+    if forced is None and not hip:
+        forced = _marlin(values, flag)
     if forced is None and flag == "humming" and method != "mxfp4":
         forced = "humming"
     return forced
+
+
+def _marlin(values: Mapping[str, object], flag: str | None) -> str | None:
+    """Return the Marlin method that serves a GPTQ or AWQ checkpoint on CUDA."""
+    method = str(values.get("quant_method", "")).lower()
+    needs = {"gptq": ("bits", "group_size", "sym", "desc_act"), "awq": ("bits", "group_size")}
+    if method not in needs or flag not in (None, f"{method}_marlin"):
+        return None
+    return f"{method}_marlin" if all(key in values for key in needs[method]) else None
 
 
 def resolve_method(
