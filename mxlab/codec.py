@@ -5,7 +5,6 @@ the exact double once, never through float32.
 """
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -108,8 +107,6 @@ def decode(code: int, fmt: FormatLike = "e4m3") -> Decoded:
     ('0 1111 110', 'normal', 448.0)
     """
     fmt = get_format(fmt)
-    if not isinstance(code, bool) and hasattr(code, "__index__"):
-        code = operator.index(code)  # NumPy's integers too
     return _decode(whole_number(f"{fmt.name} code", code, 0, 255), fmt)
 
 

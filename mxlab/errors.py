@@ -1,7 +1,9 @@
 """Bad input: one clear line that names the value, what was expected and the nearest valid value."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
+from operator import index
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -59,6 +61,9 @@ def whole_number(what: str, value: object, low: int, high: int, *, multiple_of: 
     >>> whole_number("tp", 8, 1, 1024)
     8
     """
+    if not isinstance(value, int) and hasattr(value, "__index__"):
+        with suppress(TypeError):  # NumPy's integers; arrays and floats of other kinds refuse
+            value = index(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{what} is {quote(value)}: expected a whole number from {low} to {high}")
     if not low <= value <= high:

@@ -202,6 +202,14 @@ def test_field_report_11_e8m0_roundings() -> None:
             encode(value, "e8m0")
 
 
+def test_e8m0_clamps_both_ends_and_says_so() -> None:
+    small, large = encode(2.0**-130, "e8m0"), encode(1.6 * 2.0**127, "e8m0")
+    assert (small.code, small.saturated, small.lower) == (0, True, None)
+    assert (large.code, large.saturated, large.upper) == (254, True, None)
+    assert encode(1.6 * 2.0**127, "e8m0", saturate=False).code == 255
+    assert not encode(2.0**-127, "e8m0").saturated and not encode(2.0**127, "e8m0").saturated
+
+
 def test_field_report_12_saturation() -> None:
     values = [448, 464, 465, 1000, -1000]
     assert [encode(v).decoded.value for v in values] == [448, 448, 448, 448, -448]

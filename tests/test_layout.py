@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,6 +171,15 @@ def test_out_of_range(call: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
         call(layout("tile_128x4"))
     assert text in str(caught.value)
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    tile = layout("tile_128x4")
+    rows, cols = np.int64(256), np.uint8(8)
+    assert tile.offset(np.int32(33), np.int64(2), rows, cols) == 22  # type: ignore[arg-type]
+    for bad in (np.bool_(True), np.float32(1), np.array([1, 2])):
+        with pytest.raises(InputError, match=r"row is .*: expected a whole number"):
+            tile.offset(bad, 0, 256, 8)  # type: ignore[arg-type]
 
 
 def test_bad_names_and_parameters() -> None:

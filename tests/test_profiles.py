@@ -80,6 +80,7 @@ def around(special: float, at: int) -> list[float]:
         ("torchao-0.18-rceil", around(math.nan, 3), (255, 0x7F, 0x7F)),
         ("flashinfer-cuda", around(-math.inf, 3), (254, 0x7E, 0x00)),
         ("flashinfer-cute-dsl", around(math.nan, 3), (119, 0x7E, 0x78)),
+        ("flashinfer-cute-dsl", around(-math.inf, 3), (254, 0x7E, 0x00)),
         ("flashinfer-host", around(math.nan, 3), (119, 0x7F, 0x78)),
         ("flashinfer-host", around(math.nan, 31), (0, 0x7F, 0x38)),
         ("flashinfer-reference", around(-math.inf, 3), (254, 0xFE, 0x00)),
@@ -163,6 +164,15 @@ def test_field_report_1_a_backend_that_flushes_is_named_as_one() -> None:
         tiny = quantize_block([2.0**-130], profile=profile)
         assert set(tiny.codes) == {0} and quantize_block([2.0**-130]).codes[0] == 0x20
     assert quantize_block(values, profile="flashinfer-cute-dsl").scale_byte == 1
+
+
+def test_fast_math_flushes_a_subnormal_element_of_an_ordinary_block() -> None:
+    values = [2.0**-116, 2.0**-127, -(2.0**-127)]
+    found = {name: quantize_block(values, profile=name) for name in ("flashinfer-cuda", "cublas")}
+    assert {name: (b.scale_byte, b.codes[:3]) for name, b in found.items()} == {
+        "flashinfer-cuda": (3, (0x78, 0x00, 0x80)),
+        "cublas": (3, (0x78, 0x20, 0xA0)),
+    }
 
 
 def test_bad_profiles() -> None:

@@ -212,8 +212,8 @@ def flashinfer_cute_dsl(amax: float) -> tuple[int, float]:
 
 
 def flashinfer_cuda(amax: float) -> tuple[int, float]:
-    """As the CuTe-DSL kernel, with subnormals flushed to 0 on the way and NaN as 255."""
-    exponent, mantissa = _quotient(amax if amax >= TINY or math.isnan(amax) else 0.0)
+    """As the CuTe-DSL kernel, with a subnormal quotient flushed to 0 and NaN as 255."""
+    exponent, mantissa = _quotient(amax)
     if exponent == 0:
         return 0, math.inf
     if exponent == 255:
