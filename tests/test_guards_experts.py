@@ -144,6 +144,27 @@ def test_megamoe_environment(case: dict[str, Any]) -> None:
     _agrees(outcome_of(("arg-mega-combine",), facts(deployment)), case["outcome"])
 
 
+def _plain_experts(given: dict[str, Any]) -> bool:
+    """One known architecture, and no FP4: what a deployment names."""
+    fp4 = given["is_fp4_experts"] or given["quantization"] in ("nvfp4_online", "modelopt_mixed")
+    return len(given["architectures"] or []) == 1 and not fp4
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in cases("moe_hook.validate_flashinfer_megamoe_model") if _plain_experts(c["input"])],
+)
+def test_megamoe_model(case: dict[str, Any]) -> None:
+    given = case["input"]
+    deployment = Deployment(
+        gpu="h200",
+        quantization=given["quantization"],
+        moe_a2a_backend="flashinfer_megamoe",
+        architecture=given["architectures"][0],
+    )
+    _agrees(outcome_of(("arg-mega-arch", "arg-mega-quant"), facts(deployment)), case["outcome"])
+
+
 @pytest.mark.parametrize("case", cases("Fp8MoEMethod.__init__"))
 def test_moe_method(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]

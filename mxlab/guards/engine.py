@@ -134,7 +134,7 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
         if not facts.has(guard.subject):
             continue
         found = guard.check(facts)
-        said = found.status not in (Status.PASSES, Status.NOT_REACHED)
+        said = found.status not in (Status.PASSES, Status.NOT_REACHED, Status.UNKNOWN)
         text = ""
         if said and guard.messages and found.message is not None:
             text = fill(guard.messages[found.message], found.values)

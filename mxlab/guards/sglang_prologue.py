@@ -1,4 +1,4 @@
-"""The Python checks of Inkling's fused attention prologue: verify, extend, decode (S8)."""
+"""The checks of Inkling's fused attention prologue: Python (S8), then the CUDA host code (S9)."""
 
 from mxlab.guards.engine import Finding, Guard
 from mxlab.guards.facts import Facts, PrologueFacts
@@ -8,6 +8,8 @@ from mxlab.guards.rows import row
 #: function -> index of its message; decode says so in its texts
 FUNCTIONS = {"verify": 0, "extend": 0, "decode": 1}
 _SOURCE = "kernels/ops/attention/inkling_attn_prologue.py:91,208,322"
+_CUDA = "kernels/jit/csrc/inkling/inkling_attn_prologue_fused.cuh"
+_CUDA_HARDWARE = "NVIDIA GPUs that run the prologue"
 _HARDWARE = "SM100, SM103 (the MXFP8 KV cache has to get this far)"
 
 
@@ -74,6 +76,30 @@ def _contiguous(facts: Facts) -> Finding:
     because = f"contiguous: SFK {p.sfk_contiguous}, SFV {p.sfv_contiguous}"
     bad = not (p.sfk_contiguous and p.sfv_contiguous)
     return judge(bad, because, FUNCTIONS[p.function])
+
+
+def _cuda_dims(facts: Facts) -> Finding:
+    p = prologue_of(facts)
+    because = f"{modulo('dq', p.dq, 128)}, {modulo('dkv', p.dkv, 128)}"
+    if p.mxfp8:
+        return skipped(f"{because}: ink-py-dims looks first")
+    return judge(p.dq % 128 != 0 or p.dkv % 128 != 0, because)
+
+
+def _cuda_block(facts: Facts) -> Finding:
+    p = prologue_of(facts)
+    if p.dq % 128 or p.dkv % 128:
+        return skipped("dq or dkv is not a multiple of 128: an earlier check stops")
+    lanes = (p.dq + 2 * p.dkv) // 8
+    heads = f"Hq + 2 Hkv = {p.dq // 128} + 2 x {p.dkv // 128} = {(p.dq + 2 * p.dkv) // 128}"
+    return judge(lanes > 1024, f"{heads} against 64 ({lanes} lanes against 1024)")
+
+
+def _cuda_page(facts: Facts) -> Finding:
+    p = prologue_of(facts)
+    if not p.mxfp8:
+        return skipped("mxfp8_quant is False")
+    return judge(p.page_size % 32 != 0, modulo("page size", p.page_size, 32))
 
 
 def _both(text: str) -> tuple[str, str]:
@@ -145,5 +171,50 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("hand over the pool's own buffers, not slices of them",),
         source=_SOURCE,
         related=("ink-py-shape",),
+    ),
+    row(
+        "ink-cu-dims",
+        "prologue",
+        "S9",
+        "RuntimeError",
+        "dims % head_dim",
+        _cuda_dims,
+        predicate="dq % 128 != 0 or dkv % 128 != 0, on the 16-bit path (MXFP8 meets ink-py-dims)",
+        hardware=_CUDA_HARDWARE,
+        meaning="The kernel works on heads of 128.",
+        fixes=("SGLANG_OPT_USE_INKLING_FUSED_ATTN_PROLOGUE=0 takes the unfused path",),
+        source=f"{_CUDA}:405,809,1303",
+        related=("ink-py-dims",),
+    ),
+    row(
+        "ink-cu-block",
+        "prologue",
+        "S9",
+        "RuntimeError",
+        "token lanes must fit one block",
+        _cuda_block,
+        predicate="dq / 8 + 2 dkv / 8 > 1024, that is query heads + 2 KV heads > 64 on a rank",
+        hardware=_CUDA_HARDWARE,
+        meaning="One thread block holds one token, eight values a thread, and has 1,024 threads.",
+        fixes=(
+            "a larger --tp-size, so that a rank has fewer heads",
+            "SGLANG_OPT_USE_INKLING_FUSED_ATTN_PROLOGUE=0 takes the unfused path",
+        ),
+        source=f"{_CUDA}:419,822,1319",
+        related=("ink-py-dims",),
+    ),
+    row(
+        "ink-cu-page",
+        "prologue",
+        "S9",
+        "RuntimeError",
+        "MXFP8 page size must tile 32-token scale blocks",
+        _cuda_page,
+        predicate="page size % 32 != 0; weaker than the 128 that the pool needs",
+        hardware=_CUDA_HARDWARE,
+        meaning="A page is cut into runs of 32 tokens in the scale layout.",
+        fixes=("--page-size 128",),
+        source=f"{_CUDA}:423,827,1328",
+        related=("kv-page128", "ink-py-shape"),
     ),
 )

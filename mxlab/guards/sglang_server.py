@@ -14,6 +14,13 @@ ROUTED_QUANT = (
     *("fp8", "mxfp8", "modelopt_fp4", "modelopt_mixed", "nvfp4_online", "minimax_m3_nvfp4"),
     None,
 )
+MEGA_ARCHITECTURES = (
+    *("BeamForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"),
+    *("DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM"),
+    *("GlmMoeDsaForCausalLM", "NemotronHForCausalLM", "NemotronHPuzzleForCausalLM"),
+    *("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "KimiK3ForConditionalGeneration"),
+    "KimiK3LinearForCausalLM",
+)
 _COMBINE = "SGLANG_FLASHINFER_MEGAMOE_COMBINE_DTYPE"
 _REDUCE = "SGLANG_FLASHINFER_MEGAMOE_IN_KERNEL_FC2_REDUCE"
 
@@ -85,6 +92,25 @@ def _mega(facts: Facts) -> Finding | None:
     if a2a != "flashinfer_megamoe":
         return skipped(f"--moe-a2a-backend is {a2a}, not flashinfer_megamoe")
     return None
+
+
+def _mega_arch(facts: Facts) -> Finding:
+    skip = _mega(facts)
+    if skip:
+        return skip
+    name = facts.deployment.architecture
+    if not name:
+        return Finding(Status.UNKNOWN, "the architecture is not known")
+    values = {"a": [name[:80]], "list": sorted(MEGA_ARCHITECTURES)}
+    bad = name not in MEGA_ARCHITECTURES
+    return Finding(Status.STOPS if bad else Status.PASSES, f"architecture {name[:80]}", values)
+
+
+def _mega_quant(facts: Facts) -> Finding:
+    q = facts.runner.quantization
+    known = ("mxfp8", "modelopt_fp4")
+    because = f"the server arguments' quantization {q} (FP4 experts are not looked at here)"
+    return _mega(facts) or judge(q not in known, because, q=repr(q))
 
 
 def _mega_runner(facts: Facts) -> Finding:
@@ -175,6 +201,37 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--ep-size 1", "--moe-runner-backend deep_gemm or flashinfer_trtllm"),
         source=f"{_HOOK}:161",
         related=("moe-cutlass-arch",),
+    ),
+    row(
+        "arg-mega-arch",
+        "server",
+        "S1",
+        "ValueError",
+        "FlashInfer MegaMOE is not validated for model architectures {a}. Supported architectures: "
+        "{list}.",
+        _mega_arch,
+        predicate="--moe-a2a-backend flashinfer_megamoe and an architecture that is not listed",
+        meaning="SGLang lets MegaMoE run for a fixed list of models.",
+        fixes=("--moe-a2a-backend none",),
+        source=f"{_HOOK}:255",
+        related=("arg-mega-quant",),
+    ),
+    row(
+        "arg-mega-quant",
+        "server",
+        "S1",
+        "ValueError",
+        "FlashInfer MegaMOE currently supports only MXFP8, ModelOpt NVFP4, FP4-expert, hybrid "
+        "NVFP4 MoE checkpoints, or nvfp4_online with SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16=1; got "
+        "quantization={q}. Standard FP8 MoE checkpoints are not supported.",
+        _mega_quant,
+        predicate="--moe-a2a-backend flashinfer_megamoe and the server arguments' quantization is "
+        "neither mxfp8 nor modelopt_fp4 (FP4 experts aside)",
+        meaning="MegaMoE is written for MXFP8 and FP4 experts. A serialised MXFP8 checkpoint whose "
+        "architecture does not tell the arguments needs --quantization mxfp8.",
+        fixes=("--quantization mxfp8 for an MXFP8 checkpoint", "--moe-a2a-backend none"),
+        source=f"{_HOOK}:275",
+        related=("arg-mega-arch", "arg-moe-runner-mxfp8"),
     ),
     row(
         "arg-mega-combine",

@@ -5,6 +5,7 @@ from mxlab.guards.engine import Finding, Guard
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import passes, silent, skipped
 from mxlab.guards.linear import not_mxfp8
+from mxlab.guards.platform import env_flag
 from mxlab.guards.quant import min_capability
 from mxlab.guards.rows import FP8, FP8_UTILS, row
 
@@ -34,6 +35,17 @@ def _hopper_gate(facts: Facts) -> Finding:
         f"capability {p.capability} < {least}, so the checkpoint is refused, although DeepGEMM "
         f"would serve it ({'present' if p.deep_gemm else 'absent'} here)"
     )
+
+
+def _marlin(facts: Facts) -> Finding:
+    skip = not_mxfp8(facts)
+    if skip:
+        return skip
+    if not facts.platform.cuda:
+        return skipped("Marlin is for CUDA")
+    if not env_flag(facts.deployment.env, "SGLANG_FORCE_FP8_MARLIN", new=False):
+        return passes("SGLANG_FORCE_FP8_MARLIN is not set")
+    return silent("SGLANG_FORCE_FP8_MARLIN is set: exponent bytes are converted as if scales")
 
 
 def _hopper_activation(facts: Facts) -> Finding:
@@ -77,6 +89,22 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--fp8-gemm-backend auto says what you get", "name a backend that has MXFP8"),
         source=f"{FP8_UTILS}:834",
         related=("res-deepgemm", "res-cutlass"),
+    ),
+    row(
+        "silent-marlin",
+        "linear",
+        "S6",
+        "",
+        (),
+        _marlin,
+        predicate="SGLANG_FORCE_FP8_MARLIN is set for MXFP8 weights",
+        hardware="NVIDIA GPUs",
+        meaning="The Marlin preparation turns the uint8 exponents into floats by value: byte 120 "
+        "becomes 120.0, not 2^-7. Read from the source, not run.",
+        fallback="goes on with wrong scales",
+        fixes=("unset SGLANG_FORCE_FP8_MARLIN",),
+        source=f"{FP8}:516,1303",
+        related=("silent-gemm-flag",),
     ),
     row(
         "silent-hopper-activation",
