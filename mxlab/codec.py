@@ -85,13 +85,14 @@ class Encoded:
         return _bracket(self.value, self.format)[1]
 
 
-#: rounding -> whether the magnitude goes up, from (lower code, twice the remaining part, negative)
-ROUNDINGS: dict[str, Callable[[int, Fraction, bool], bool]] = {
-    "nearest-even": lambda low, twice, negative: twice > 1 or (twice == 1 and low % 2 == 1),
-    "nearest-away": lambda low, twice, negative: twice >= 1,
-    "toward-zero": lambda low, twice, negative: False,
-    "up": lambda low, twice, negative: twice > 0 and not negative,
-    "down": lambda low, twice, negative: twice > 0 and negative,
+#: rounding -> whether the magnitude goes up to the next code, from: the lower code; how the rest
+#: compares with half a step (-1, 0, 1); whether there is a rest; whether the value is negative
+ROUNDINGS: dict[str, Callable[[int, int, bool, bool], bool]] = {
+    "nearest-even": lambda low, half, rest, negative: half > 0 or (half == 0 and low % 2 == 1),
+    "nearest-away": lambda low, half, rest, negative: half >= 0,
+    "toward-zero": lambda low, half, rest, negative: False,
+    "up": lambda low, half, rest, negative: rest and not negative,
+    "down": lambda low, half, rest, negative: rest and negative,
 }
 
 
@@ -145,21 +146,22 @@ def as_number(value: Number, what: str = "value") -> float | int | Fraction:
         raise InputError(f"{what} is {quote(value)}: expected one number") from None
 
 
-def _floor_code(x: Fraction, fmt: Format) -> tuple[int, Fraction]:
-    """Return the magnitude code at or below ``x`` >= 0, and how far ``x`` is to the next, 0..1."""
+def _floor_code(x: Fraction, fmt: Format) -> tuple[int, int, bool]:
+    """Return the magnitude code at or below ``x`` >= 0 and the rest, as ROUNDINGS want it."""
     if x == 0:
-        return 0, x
+        return 0, -1, False
     n, d = x.numerator, x.denominator
     power = n.bit_length() - d.bit_length()  # floor(log2 x), or one more
     if n << max(-power, 0) < d << max(power, 0):
         power -= 1
     power = max(power, fmt.emin)
-    steps = x / Fraction(2) ** (power - fmt.mantissa_bits)
-    whole = int(steps)
-    hidden = 1 << fmt.mantissa_bits
-    if fmt.has_zero:
-        return ((power - fmt.emin) << fmt.mantissa_bits) + whole, steps - whole
-    return ((power - fmt.emin) << fmt.mantissa_bits) + whole - hidden, steps - whole
+    step = power - fmt.mantissa_bits
+    unit = d << max(step, 0)
+    whole, rest = divmod(n << max(-step, 0), unit)
+    half = (2 * rest > unit) - (2 * rest < unit)
+    if not fmt.has_zero:
+        whole -= 1 << fmt.mantissa_bits
+    return ((power - fmt.emin) << fmt.mantissa_bits) + whole, half, rest > 0
 
 
 def round_magnitude(x: Fraction, fmt: Format, rounding: str, negative: bool = False) -> int:
@@ -168,8 +170,8 @@ def round_magnitude(x: Fraction, fmt: Format, rounding: str, negative: bool = Fa
     >>> round_magnitude(Fraction(449), get_format("e4m3"), "nearest-even") == 0x7E
     True
     """
-    low, part = _floor_code(x, fmt)
-    return low + ROUNDINGS[rounding](low, 2 * part, negative)
+    low, half, rest = _floor_code(x, fmt)
+    return low + ROUNDINGS[rounding](low, half, rest, negative)
 
 
 def encode_code(
@@ -200,8 +202,8 @@ def _bracket(value: float | int | Fraction, fmt: Format) -> tuple[Decoded | None
     x = abs(Fraction(value))
     if not fmt.has_zero and x < fmt.magnitude(0):
         return None, decode(0, fmt)
-    low, part = _floor_code(x, fmt)
-    high = low + (part > 0)
+    low, _, rest = _floor_code(x, fmt)
+    high = low + rest
     if low >= fmt.max_code:
         low, high = fmt.max_code, fmt.max_code + (x > fmt.magnitude(fmt.max_code))
     inner = decode(low | bit, fmt)
@@ -270,7 +272,7 @@ def encode(
         code, tie = 0, False
     else:
         code = encode_code(x, negative, fmt, rounding, saturate)
-        tie = 2 * _floor_code(x, fmt)[1] == 1
+        tie = _floor_code(x, fmt)[1] == 0
     decoded = decode(code, fmt)
     error = None if decoded.exact is None else decoded.exact - exact
     saturated = below or (saturate and x > fmt.magnitude(fmt.max_code))

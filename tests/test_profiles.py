@@ -175,6 +175,13 @@ def test_fast_math_flushes_a_subnormal_element_of_an_ordinary_block() -> None:
     }
 
 
+def test_a_zero_point_loses_the_sign_of_zero() -> None:
+    tiny = float32_from_bits(0x80000001)
+    for values, code in (([-0.0, 1.0], 0x00), ([tiny, 1.0], 0x80), ([tiny, 2.0**20], 0x00)):
+        assert quantize_block(values, profile="compressed-tensors-0.20").codes[0] == code
+        assert quantize_block(values, profile="cublas").codes[0] == 0x80
+
+
 def test_bad_profiles() -> None:
     with pytest.raises(InputError, match=r"did you mean 'torchao-0\.18-rceil'") as caught:
         quantize_block([1.0], profile="torchao-0.18-rcel")

@@ -322,8 +322,8 @@ def saturating(x: float, rounding: str = "nearest-even") -> int:
 
 
 def plain_zero(x: float) -> int:
-    """As saturating, after adding a zero point of 0: -0 becomes 0."""
-    return saturating(x + 0.0)
+    """As saturating, after adding a zero point of 0 in float32: -0 becomes 0."""
+    return saturating(single(x) + 0.0)
 
 
 def nan_to_448(x: float) -> int:
