@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 STEPS = (
     ["tools/site_assets.py"],
     ["-m", "book.site.guard_pages"],
-    ["-m", "jupyter_book", "build", ".", "-W", "-n", "--keep-going", "-q"],
+    ["-c", JUPYTER_BOOK, "build", ".", "-W", "-n", "--keep-going", "-q"],
 )
 
 
