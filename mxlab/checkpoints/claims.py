@@ -9,7 +9,7 @@ from mxlab.checkpoints.exclusions import Excluded, exclude
 from mxlab.checkpoints.finding import Problem
 from mxlab.checkpoints.names import fold, module_of
 from mxlab.checkpoints.tensors import Checkpoint
-from mxlab.checkpoints.weights import NAMES_ONLY, PLAIN, Block, Weight
+from mxlab.checkpoints.weights import NAMES_ONLY, PLAIN, UNSEEN, Block, Weight
 from mxlab.errors import quote
 from mxlab.guards.ignore import FUSED
 from mxlab.models.quantization import Quantization, describe_quantization
@@ -162,7 +162,7 @@ def _check_weights(claims: Claims, weights: list[Weight]) -> Iterator[Problem]:
     claim = claims.claim
     assert claim is not None
     expected = [weight for weight in weights if claims.of(weight.module)]
-    known = [weight for weight in expected if weight.format != NAMES_ONLY]
+    known = [weight for weight in expected if weight.format not in UNSEEN]
     plain = [weight for weight in known if weight.format in PLAIN]
     working = [weight for weight in known if not _left_alone(weight.module)]
     if working and not any(weight.quantized for weight in weights):
@@ -206,7 +206,7 @@ def _check_weight(claims: Claims, weight: Weight) -> Iterator[Problem]:
         text = f"weight is {what} and {claim.ignore_key} lists {quote(entry)}"
         yield Problem("excluded-but-quantized", weight.weight.name, text)
         return
-    if weight.format == NAMES_ONLY:
+    if weight.format in UNSEEN:
         return
     if not claimed[0]:
         if claim.dialect.startswith("ModelOpt mixed"):
@@ -216,8 +216,8 @@ def _check_weight(claims: Claims, weight: Weight) -> Iterator[Problem]:
     form, block = claimed
     same_block = form != "FP8 block" or block is None or block == weight.block
     if form != weight.format or not same_block:
-        if form == "MXFP8" and weight.format == "MXFP8":
-            return
+        if form == "MXFP8" and weight.format.startswith("MXFP8"):
+            return  # its scale's own finding says what is wrong
         text = f"weight is {what}, claimed is {_named(form, block)}"
         yield Problem("config-contradicts", weight.weight.name, text)
         return
@@ -248,7 +248,7 @@ def check_fused(weights: list[Weight]) -> Iterator[Problem]:
     found: dict[str, dict[str, str]] = {}
     for weight in weights:
         outer, _, leaf = weight.module.rpartition(".")
-        if leaf in groups and weight.format != NAMES_ONLY:
+        if leaf in groups and weight.format not in UNSEEN and "," not in weight.format:
             seen = found.setdefault(f"{outer}.{groups[leaf][0]}", {})
             seen[leaf] = _named(weight.format, weight.block)
     for layer, members in found.items():

@@ -4,7 +4,7 @@ Source: checkpoints of ModelOpt 0.47, compressed-tensors 0.20, Quark, DeepSeek; 
 ``mxlab.layout``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from mxlab.layout import LAYOUTS, MAX_SIDE
@@ -21,7 +21,7 @@ class Geometry:
     """``kind`` is block, tensor, channel, transposed, columnwise, tiled, flat or none.
 
     ``block`` is (rows, columns) of one scale for a block; ``layouts`` are the layouts whose buffer
-    has this very size or shape.
+    has this very size or shape, beside a block where both explain it.
     """
 
     kind: str
@@ -64,6 +64,12 @@ def _same_size(n: int, groups: int, batch: int, count: int) -> tuple[str, ...]:
     return tuple(name for name in _TILED if LAYOUTS[name].nbytes(n, groups) * batch == count)
 
 
+def _usual(found: Geometry, k: int, cols: int) -> bool:
+    """Tell whether blocks along K, of a power of two and without a rest, explain padding too."""
+    rows, size = found.block or (0, 0)
+    return rows == 1 and size * cols == k and size & (size - 1) == 0
+
+
 def exponent_geometry(
     weight: Shape, scale: Shape, claimed: tuple[int, int] | None = None
 ) -> Geometry:
@@ -100,13 +106,13 @@ def exponent_geometry(
         if 1 <= n <= MAX_SIDE and 1 <= groups <= MAX_SIDE
         if LAYOUTS[name].padded(n, groups) == flat
     )
-    if padded:
-        return Geometry("tiled", layouts=padded)
-    if flat == (ceil(n, 32), k) and k > 1:
+    if flat == (ceil(n, 32), k) and k > 1 and not padded:
         return Geometry("columnwise")
     found = _blocks((n, k), flat, claimed)
-    if found:
-        return found
+    if found and (not padded or _usual(found, k, flat[1])):
+        return replace(found, layouts=padded)
+    if padded:
+        return Geometry("tiled", layouts=padded)
     same = _same_size(n, groups, batch, prod(scale))
     return Geometry("tiled", layouts=same) if same else Geometry("none")
 

@@ -144,7 +144,8 @@ def read_header(path: Path, file: str) -> list[Tensor]:
                 )
             if 8 + length > size:
                 raise InputError(
-                    f"{where} holds {size} bytes and its header alone has {length}: it is cut short"
+                    f"{where} holds {size} bytes and names a header of {length}: it is cut short, "
+                    "or not a safetensors file"
                 )
             data = stream.read(length)
     except OSError as error:

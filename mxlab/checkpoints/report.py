@@ -158,4 +158,4 @@ def group(weights: list[Weight], claims: Claims) -> list[Row]:
         if row is None:
             row = groups[key] = Row(pattern, dialect=dialect)
         row.weights.append(weight)
-    return list(groups.values())
+    return sorted(groups.values(), key=lambda row: row.pattern)

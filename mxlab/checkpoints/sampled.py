@@ -107,7 +107,8 @@ def _order(checkpoint: Checkpoint, rows: Sequence[Sequence[Weight]], found: Byte
         looked += 1
         if readings and all(reading.verdict == "tiled" for reading in readings):
             ratio = max(reading.ratio for reading in readings)
-            text = f"read as tile_128x4 the scales are {1 / max(ratio, 0.01):.1f} times smoother"
+            text = "read as tile_128x4, row and column means leave "
+            text += f"{100 * ratio:.0f} % of the variance that they leave read row by row"
             severity = None if ratio <= STRONG else "warning"
             found.problems += [
                 Problem("tiled-as-linear", weight.scale.name, text, severity)

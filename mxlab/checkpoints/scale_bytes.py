@@ -16,6 +16,9 @@ _LEAST, _MOST = 64, 190
 #: bytes that a power of two from 1 to 64 has when it is cast by value
 _POWERS = frozenset([0, *(1 << shift for shift in range(7))])
 
+#: highest byte of a float32 from 2^-31 to 2^16: sign and exponent but for its last bit
+_FLOAT_TOPS = frozenset(range(0x30, 0x48))
+
 #: dtype -> width in bytes, mantissa bits, exponent bits
 _FLOATS = {"F16": (2, 10, 5), "BF16": (2, 7, 8), "F32": (4, 23, 8), "F64": (8, 52, 11)}
 
@@ -80,10 +83,10 @@ def float_lanes(data: bytes) -> tuple[int, str] | None:
         return None
     if not any(data[0::4]) and not any(data[1::4]):
         tops = data[3::4]
-        if set(data[2::4]) <= {0, 0x80} and min(tops) >= 0x20 and max(tops) < 0x60:
+        if set(data[2::4]) <= {0, 0x80} and set(tops) <= _FLOAT_TOPS:
             return 4, "float32"
     tops = data[1::2]
-    if set(data[0::2]) <= {0, 0x80} and min(tops) >= 0x20 and max(tops) < 0x60:
+    if set(data[0::2]) <= {0, 0x80} and set(tops) <= _FLOAT_TOPS:
         return 2, "bfloat16"
     return None
 

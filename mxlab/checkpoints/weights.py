@@ -14,6 +14,10 @@ Block = tuple[int, int]
 #: formats of weights that are not quantised
 PLAIN = ("BF16", "F16", "F32", "F64")
 NAMES_ONLY = "names only"
+#: the scale is in another shard: what it is was not looked at
+ELSEWHERE = "FP8, scale in another shard"
+#: formats that say nothing which could contradict a claim
+UNSEEN = (NAMES_ONLY, ELSEWHERE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def _sizes(found: Weight, shape: tuple[int, ...], packed: int = 1) -> tuple[int,
     return (*lead, n, found.k)
 
 
-def _explain(found: Weight, geometry: Geometry, scale: Tensor) -> None:
+def _explain(found: Weight, geometry: Geometry, scale: Tensor, claimed: Block | None) -> None:
     """Turn what an E8M0 scale's shape says into a format, and a mistake where it is one."""
     n, k = found.n or 0, found.k or 0
     groups = ceil(k, 32)
@@ -75,7 +79,7 @@ def _explain(found: Weight, geometry: Geometry, scale: Tensor) -> None:
     if geometry.kind == "block" and geometry.block is not None:
         rows, cols = found.block = geometry.block
         found.format = "MXFP8" if cols == 32 else "FP8 block"
-        if geometry.block != (1, 32):
+        if geometry.block not in ((1, 32), claimed):
             hint = ""
             if (
                 rows == 1
@@ -84,11 +88,13 @@ def _explain(found: Weight, geometry: Geometry, scale: Tensor) -> None:
             ):
                 width = 32 // cols
                 hint = f"; or {width}-byte floats viewed as uint8, {width} x {groups} bytes a row"
-            found.report(
-                "block-not-32",
-                f"scale {stored} for weight ({n}, {k}) is one for {rows} x {cols} values{hint}; "
-                f"expected {right}",
-            )
+            if geometry.layouts:
+                hint += f"; or padded for {' or '.join(geometry.layouts)}"
+            text = f"scale {stored} for weight ({n}, {k}) is one for {rows} x {cols} values{hint}"
+            # E8M0 bytes for squares are block FP8: wrong only where the claim is another
+            severity = "warning" if rows > 1 and claimed is None else None
+            text += f"; expected {right}"
+            found.problems.append(Problem("block-not-32", scale.name, text, severity))
         if k % 32 and cols == 32:
             found.report("k-not-multiple-of-32", f"K = {k} % 32 = {k % 32}", found.weight)
     elif geometry.kind == "tensor":
@@ -118,10 +124,10 @@ def _fp8(found: Weight, claimed: Block | None) -> None:
     weight, scale = found.weight, found.scale
     shape = _sizes(found, weight.shape or (0, 0))
     if scale is None or scale.shape is None:
-        found.format = "FP8, no scale" if scale is None else "FP8"
+        found.format = "FP8, no scale" if scale is None else ELSEWHERE
         return
     if scale.dtype in EXPONENTS:
-        _explain(found, exponent_geometry(shape, scale.shape, claimed), scale)
+        _explain(found, exponent_geometry(shape, scale.shape, claimed), scale, claimed)
         if scale.dtype == "F8_E8M0":
             found.report("dtype-e8m0", f"scale is F8_E8M0 {shape_text(scale.shape)}")
         if weight.dtype != "F8_E4M3" and found.format == "MXFP8":
@@ -254,7 +260,8 @@ def pair(
     scales: dict[str, list[tuple[ScaleName, Tensor]]] = {}
     problems: list[Problem] = []
     spent: set[str] = set()
-    milder = "warning" if checkpoint.part else None
+    unsure = bool(checkpoint.part) and not checkpoint.elsewhere
+    milder = "warning" if unsure else None
     for name, tensor in known.items():
         if "scale" not in name:
             continue
@@ -289,9 +296,10 @@ def pair(
 
 def _note_missing(found: Weight, checkpoint: Checkpoint, milder: str | None) -> None:
     base = found.weight.name
+    if milder:
+        found.format = ELSEWHERE
     if any(base + ending in checkpoint.elsewhere for ending in ("_scale", "_scale_inv")):
-        found.format = "FP8"
+        found.format = ELSEWHERE
         return
-    kind = "missing-scale"
     text = f"{found.weight.dtype} {shape_text(found.weight.shape)} without a weight_scale(_inv)"
-    found.problems.append(Problem(kind, base, text, milder))
+    found.problems.append(Problem("missing-scale", base, text, milder))
