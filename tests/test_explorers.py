@@ -16,7 +16,7 @@ from mxlab.errors import InputError
 from mxlab.explorers import EXPLORERS, answer, explorer
 from mxlab.explorers.controls import Choice, Int, Text, clean
 from mxlab.explorers.panels import MOST_CELLS, Grid
-from mxlab.explorers.will_it_run import CONTROLS
+from mxlab.explorers.will_it_run_controls import CONTROLS
 from mxlab.guards import Deployment, KvCacheFacts, LinearFacts, check
 from mxlab.layout import layout
 
@@ -164,6 +164,7 @@ def test_the_verdicts_are_those_of_check() -> None:
         state = {**random_state(seed), "split": "column", "model": "other", "checkpoint": "bf16"}
         tp = int(state["tp"])
         state["n"] = int(state["n"]) // tp * tp or tp
+        state["kv_heads"] = int(state["kv_heads"]) // tp * tp or tp
         where = Deployment(
             gpu=str(state["gpu"]),
             tp=tp,
@@ -183,7 +184,7 @@ def test_the_verdicts_are_those_of_check() -> None:
         expected = check(
             where,
             linear=LinearFacts("x", int(state["n"]) // tp, int(state["k"]), shard="column"),
-            kv_cache=KvCacheFacts(dim, dim, max(1, int(state["kv_heads"]) // tp)),
+            kv_cache=KvCacheFacts(dim, dim, int(state["kv_heads"]) // tp),
         )
         shown = items(view(**state))
         got = [(i["name"], i["status"], i["because"], i["message"]) for i in shown]
@@ -203,14 +204,33 @@ def test_the_answer_names_the_first_stop() -> None:
             assert shown["status"] != "stops"
 
 
-def test_a_tp_that_does_not_divide_is_a_stop_with_the_remainder() -> None:
+def test_a_tp_that_does_not_divide_is_a_stop_with_the_numbers() -> None:
     shown = view(n=8640, tp=7, model="other", kv_dtype="auto")
-    stop = next(item for item in items(shown) if item["name"].startswith("TP does not"))
-    assert stop["because"] == "N = 8640 % TP 7 = 2" and stop["stage"] == "S4"
+    stops = [item for item in items(shown) if item["name"].startswith("TP does not")]
+    assert [stop["because"] for stop in stops] == [
+        "N=8640 not divisible by 7",
+        "KV heads=8 not divisible by 7",
+    ]
     assert [p["id"] for p in shown["panels"]] == ["guards", "rank"]
     stages = [item["stage"] for item in items(shown)]
-    assert stages == sorted(stages)
-    assert "K = 2880 % TP 7 = 3" in json.dumps(view(split="row", tp=7))
+    assert stages == sorted(stages) and shown["answer"].startswith("Stops at S4")
+    assert "K=2880 not divisible by 7" in json.dumps(view(split="row", tp=7))
+    names = {item["name"] for item in items(view(tp=7, split="replicated", kv_heads=8))}
+    assert "wsp-deepgemm" in names and "kv-hd32" not in names
+
+
+@pytest.mark.parametrize(
+    ("split", "tp", "kv", "expected"),
+    [
+        ("column", 2, 8, ["2,560", "2,880", "4"]),
+        ("row", 4, 8, ["5,120", "720", "2"]),
+        ("replicated", 16, 8, ["5,120", "2,880", "1"]),
+        ("column", 3, 8, ["none", "none", "none"]),
+    ],
+)
+def test_one_rank_holds_its_part(split: str, tp: int, kv: int, expected: list[str]) -> None:
+    rows = panel("rank", view(split=split, tp=tp, kv_heads=kv))["rows"]
+    assert [value for _, value, _ in rows] == expected
 
 
 @pytest.mark.parametrize(
@@ -266,6 +286,7 @@ def test_the_python_snippet_gives_the_same_verdicts(capsys: pytest.CaptureFixtur
         shown = view(**state)
         exec(compile(shown["python"], "snippet", "exec"), {})
         lines = capsys.readouterr().out.splitlines()
+        assert len(lines) > 10
         assert lines == [
             f"{i['stage']} {i['name']} {i['status']} {i['because']}" for i in items(shown)
         ]

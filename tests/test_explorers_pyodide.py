@@ -26,6 +26,8 @@ def states(name: str, count: int) -> list[str]:
     for _ in range(count):
         state: dict[str, object] = {}
         for control in explorer(name).controls:
+            if chance.random() < 0.6:
+                continue  # the default: a state far from it nearly always stops
             if isinstance(control, Choice):
                 state[control.name] = chance.choice(control.options)[0]
             elif isinstance(control, Int):

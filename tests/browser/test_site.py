@@ -218,7 +218,7 @@ def test_a_view_that_takes_too_long_is_stopped_and_the_next_is_answered(page: Wa
     page.page.keyboard.press("ArrowRight")
     expect(page.page.get_by_text("took more than 2 seconds").first).to_be_visible(timeout=6000)
     page.page.keyboard.press("ArrowRight")
-    expect(page.page.get_by_text("5120 % TP 3 = 2").first).to_be_visible(timeout=8000)
+    expect(page.page.get_by_text("N=5120 not divisible by 3").first).to_be_visible(timeout=8000)
     assert page.clean()
 
 
