@@ -37,7 +37,9 @@ class _Parser(argparse.ArgumentParser):
     """argparse whose errors are one line on standard error."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}; see '{self.prog} --help'", file=sys.stderr)
+        said = " ".join(message.split())
+        said = said if len(said) <= 300 else said[:300] + "..."  # it may repeat a hostile argument
+        print(f"{self.prog}: {said}; see '{self.prog} --help'", file=sys.stderr)
         raise SystemExit(2)
 
 
