@@ -15,6 +15,7 @@ MXFP8_RUNNERS = (
     "flashinfer_trtllm_routed",
 )
 TRTLLM = ("flashinfer_trtllm", "flashinfer_trtllm_routed")
+MINIMAX_M3 = ("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration")
 _HYV4 = ("HYV4ForCausalLM", "HYV4ForCausalLMNextN")
 
 
@@ -29,7 +30,7 @@ class Family:
 
 #: srt/arg_groups/model_overrides and overrides.py:764
 FAMILIES: tuple[Family, ...] = (
-    Family(("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"), "always"),
+    Family(MINIMAX_M3, "always"),
     Family(
         (
             "Qwen3MoeForCausalLM",

@@ -6,6 +6,7 @@ from mxlab.guards import (
     sglang_config,
     sglang_experts,
     sglang_forward,
+    sglang_gfx95,
     sglang_kv_cache,
     sglang_linear,
     sglang_prologue,
@@ -16,18 +17,20 @@ from mxlab.guards import (
 from mxlab.guards.engine import Guard
 from mxlab.guards.rows import VERSION
 
+#: within a stage, SGLang meets them in this order: a layer's GEMM, its attention, its experts
 _TABLES = (
+    sglang_forward,
+    sglang_prologue,
+    sglang_kv_cache,
+    sglang_attention,
     sglang_server,
     sglang_config,
     sglang_linear,
     sglang_block,
     sglang_silent,
     sglang_experts,
-    sglang_kv_cache,
-    sglang_forward,
     sglang_runners,
-    sglang_attention,
-    sglang_prologue,
+    sglang_gfx95,
 )
 
 #: every row; a stable sort keeps the order within a stage

@@ -5,10 +5,10 @@ from mxlab.guards.facts import Facts, KvCacheFacts
 from mxlab.guards.findings import judge, modulo, multiples, passes, skipped, stops
 from mxlab.guards.platform import env_flag
 from mxlab.guards.rows import POOL, row
+from mxlab.guards.runner import MINIMAX_M3
 
 _HOOK = "srt/arg_groups/kv_cache_hook.py"
 INKLING = ("InklingForConditionalGeneration", "InklingForConditionalGenerationMTP")
-MINIMAX_M3 = ("MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration")
 
 
 def kv_of(facts: Facts) -> KvCacheFacts:
@@ -100,8 +100,10 @@ def _fa4_page(facts: Facts) -> Finding:
         if page == 128:
             return passes("--page-size is 128")
         return passes("not forced: MLA, EAGLE top-k > 1, or not the SM100 family")
-    because = f"--page-size {page if page is not None else 1} becomes 128"
-    return Finding(Status.WARNS, because, {"p": page if page is not None else 1})
+    if page is None and facts.deployment.architecture in MINIMAX_M3:
+        page = 128  # set by the architecture's own rule before
+    because = f"--page-size {'not given' if page is None else page} becomes 128"
+    return Finding(Status.WARNS, because, {"p": page})
 
 
 def _head(which: str, facts: Facts) -> Finding:

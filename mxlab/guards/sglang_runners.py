@@ -1,11 +1,11 @@
 """SGLang's checks inside the MoE runners, at the first forward (S8)."""
 
-from mxlab.guards.engine import Finding, Guard
+from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.experts import experts_of, intermediate_of, not_mxfp8_experts, not_processed
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import judge, modulo, passes, silent, skipped, stops
+from mxlab.guards.findings import judge, modulo, passes, silent, skipped
 from mxlab.guards.rows import FP8, row
-from mxlab.guards.runner import executes
+from mxlab.guards.runner import TRTLLM, executes
 
 _RUNNER = "srt/layers/moe/moe_runner/deep_gemm.py"
 _HW = "SM100, SM103"
@@ -75,18 +75,23 @@ def _cutlass_scale(facts: Facts) -> Finding:
     return passes("online quantisation writes the swizzle that the kernel reads")
 
 
-def _g95_k128(facts: Facts) -> Finding:
+def _trtllm_act(facts: Facts) -> Finding:
     skip = not_processed(facts)
     if skip:
         return skip
-    a2a = facts.deployment.moe_a2a_backend
-    name = executes(facts.runner.name, facts.platform, a2a)
-    if not facts.platform.gfx95 or name != "triton":
-        return skipped(f"{facts.platform.gpu.label}, MoE runner {name}: not Triton on gfx95")
-    hidden, inter = experts_of(facts).hidden, intermediate_of(facts)
-    because = f"{modulo('H', hidden, 128)}, {modulo('I', inter, 128)}"
-    bad = next((k for k in (hidden, inter) if k % 128), None)
-    return passes(because) if bad is None else stops(because, k=bad)
+    if facts.runner.name not in TRTLLM:
+        return skipped(f"the MoE runner is {facts.runner.name}, not flashinfer_trtllm")
+    a = experts_of(facts).activation
+    return judge(a not in ("silu", "relu2"), f"activation {a}", a=a)
+
+
+def _dg_act(facts: Facts) -> Finding:
+    e = experts_of(facts)
+    because = f"activation {e.activation}, gated {e.gated}"
+    bad = e.activation not in ("silu", "situ") or not e.gated
+    return _deep_gemm(facts) or (
+        Finding(Status.STOPS, because, message=None) if bad else passes(because)
+    )
 
 
 def _mega(facts: Facts) -> Finding | None:
@@ -292,18 +297,37 @@ GUARDS: tuple[Guard, ...] = (
         related=("moe-dg-pack4",),
     ),
     row(
-        "moe-g95-k128",
+        "moe-trtllm-act",
         "experts",
         "S8",
         "AssertionError",
-        "MXFP8 native MoE requires K%128==0, got K={k}",
-        _g95_k128,
-        predicate="gfx95 with the Triton runner, and the hidden or intermediate size % 128 != 0",
-        hardware="MI350X, MI355X",
-        meaning="The scaled MFMA instruction works on 128 values of K.",
-        fixes=("--ep-size equal to --tp-size", "a smaller --tp-size"),
-        source="kernels/ops/moe/mxfp8_moe_amd_gfx95.py:141",
-        related=("g95-dot-fallback",),
+        (
+            "Only {'silu', 'relu2'} are supported for FP8 MoE, got '{a}'.",
+            "Only {'relu2', 'silu'} are supported for FP8 MoE, got '{a}'.",
+        ),
+        _trtllm_act,
+        predicate="a TRT-LLM runner and an activation other than silu and relu2",
+        hardware=_HW,
+        meaning="The kernel has these two activations. The order of the two names in the text "
+        "changes from run to run.",
+        fixes=("--moe-runner-backend cutlass",),
+        source="srt/layers/moe/moe_runner/flashinfer_trtllm.py:875",
+        related=("moe-dg-act",),
+    ),
+    row(
+        "moe-dg-act",
+        "experts",
+        "S8",
+        "AssertionError",
+        (),
+        _dg_act,
+        predicate="runner deep_gemm, and the activation is not silu or situ, or not gated",
+        hardware=_HW,
+        meaning="The grouped GEMM is followed by a fused gated activation. The assertion has no "
+        "text.",
+        fixes=("--moe-runner-backend flashinfer_trtllm or cutlass",),
+        source=f"{_RUNNER}:350",
+        related=("moe-trtllm-act",),
     ),
     row(
         "silent-moe-triton",

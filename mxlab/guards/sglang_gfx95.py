@@ -1,0 +1,133 @@
+"""SGLang's checks of MXFP8 experts on gfx950, at the first forward (S8)."""
+
+from mxlab.guards.engine import Finding, Guard, Status
+from mxlab.guards.experts import experts_of, intermediate_of, not_processed
+from mxlab.guards.facts import Facts
+from mxlab.guards.findings import judge, modulo, passes, skipped, stops
+from mxlab.guards.rows import FP8, row
+from mxlab.guards.runner import MINIMAX_M3, executes
+
+#: architectures that build their experts with gate and up one after the other
+SPLIT_GATE_UP = (*MINIMAX_M3, "KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM")
+
+
+def _runner(facts: Facts, wanted: str) -> Finding | None:
+    skip = not_processed(facts)
+    if skip:
+        return skip
+    a2a = facts.deployment.moe_a2a_backend
+    name = executes(facts.runner.name, facts.platform, a2a)
+    if not facts.platform.gfx95 or name != wanted:
+        gpu = facts.platform.gpu.label
+        return skipped(f"{gpu}, MoE runner {name}: not {wanted} on gfx95")
+    return None
+
+
+def _g95_act(facts: Facts) -> Finding:
+    e = experts_of(facts)
+    because = f"activation {e.activation}, gated {e.gated}"
+    bad = e.activation != "silu" or not e.gated
+    return _runner(facts, "triton") or judge(bad, because, a=repr(e.activation), g=e.gated)
+
+
+def _g95_interleaved(facts: Facts) -> Finding:
+    skip = _runner(facts, "triton")
+    if skip:
+        return skip
+    name = facts.deployment.architecture
+    if not name:
+        return Finding(Status.UNKNOWN, "the architecture is not known; most are interleaved")
+    split = name in SPLIT_GATE_UP
+    because = f"{name[:80]} builds its experts {'split' if split else 'interleaved (the default)'}"
+    return judge(not split, because)
+
+
+def _g95_k128(facts: Facts) -> Finding:
+    skip = _runner(facts, "triton")
+    if skip:
+        return skip
+    hidden, inter = experts_of(facts).hidden, intermediate_of(facts)
+    because = f"{modulo('H', hidden, 128)}, {modulo('I', inter, 128)}"
+    bad = next((k for k in (hidden, inter) if k % 128), None)
+    return passes(because) if bad is None else stops(because, k=bad)
+
+
+def _aiter_alpha(facts: Facts) -> Finding:
+    skip = _runner(facts, "aiter")
+    if skip:
+        return skip
+    name = facts.deployment.architecture
+    if not name:
+        return Finding(Status.UNKNOWN, "the architecture is not known; most have no gemm1_alpha")
+    if name in MINIMAX_M3:
+        return passes(f"{name} has swiglu-oai experts")
+    return stops(f"{name[:80]} has no gemm1_alpha of 1.702", a=None)
+
+
+GUARDS: tuple[Guard, ...] = (
+    row(
+        "moe-g95-act",
+        "experts",
+        "S8",
+        "NotImplementedError",
+        "native MXFP8 MoE only supports gated swiglu-oai, got activation={a} is_gated={g}.",
+        _g95_act,
+        predicate="gfx95 with the Triton runner, and not gated SiLU",
+        hardware="MI350X, MI355X",
+        meaning="The kernel has one activation built in.",
+        fixes=("serve a block-FP8 checkpoint of the model",),
+        source="kernels/ops/moe/mxfp8_moe_amd_gfx95.py:397",
+        related=("moe-g95-itlv",),
+    ),
+    row(
+        "moe-g95-itlv",
+        "experts",
+        "S8",
+        "NotImplementedError",
+        "native MXFP8 MoE expects uninterleaved (split) gate/up layout.",
+        _g95_interleaved,
+        predicate="gfx95 with the Triton runner, and an architecture that builds its experts with "
+        "the default interleaved gate and up (all but MiniMax-M3 and Kimi-K3)",
+        hardware="MI350X, MI355X",
+        meaning="The native MXFP8 experts of gfx950 were written for MiniMax-M3. Other models stop "
+        "at the first token.",
+        fixes=(
+            "SGLANG_FORCE_MXFP8_BLOCK_CONVERT=1 converts a serialised checkpoint to block FP8",
+            "serve a block-FP8 checkpoint of the model",
+        ),
+        source="kernels/ops/moe/mxfp8_moe_amd_gfx95.py:408, srt/layers/moe/moe_runner/base.py:70",
+        related=("moe-g95-act", "moe-aiter-alpha"),
+    ),
+    row(
+        "moe-g95-k128",
+        "experts",
+        "S8",
+        "AssertionError",
+        "MXFP8 native MoE requires K%128==0, got K={k}",
+        _g95_k128,
+        predicate="gfx95 with the Triton runner, and the hidden or intermediate size % 128 != 0",
+        hardware="MI350X, MI355X",
+        meaning="The scaled MFMA instruction works on 128 values of K.",
+        fixes=("--ep-size equal to --tp-size", "a smaller --tp-size"),
+        source="kernels/ops/moe/mxfp8_moe_amd_gfx95.py:141",
+        related=("g95-dot-fallback",),
+    ),
+    row(
+        "moe-aiter-alpha",
+        "experts",
+        "S8",
+        "NotImplementedError",
+        "AITER MXFP8 MoE only supports swiglu-oai alpha=1.702, got gemm1_alpha={a}.",
+        _aiter_alpha,
+        predicate="gfx95 with the aiter runner, and experts whose gemm1_alpha is not 1.702 (None "
+        "included: plain SiLU)",
+        hardware="MI350X, MI355X",
+        meaning="The kernel has the activation of MiniMax-M3 built in.",
+        fixes=(
+            "SGLANG_FORCE_MXFP8_BLOCK_CONVERT=1 converts a serialised checkpoint to block FP8",
+            "serve a block-FP8 checkpoint of the model",
+        ),
+        source=f"{FP8}:3429",
+        related=("moe-g95-itlv",),
+    ),
+)
