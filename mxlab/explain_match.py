@@ -13,6 +13,7 @@ _BLOCK = 1 << 11
 _LEFT, _RIGHT = 1 << 10, 3 << 10  # what belongs to a message lies within these of its anchor
 _FIELD = 300  # flat characters of a value
 _TRIES = 16  # a value may hold the literal behind it, as (2, 128) holds a comma
+WORDS = 4  # words that a part of a message must have: a flag or a variable alone is none
 _PARTIAL = 20  # literal characters that must be there where a message is incomplete
 _SHOWN = 400  # characters of the text of a hit
 _PREFIX = 500  # bytes of a line before a message in which its rank is sought
@@ -199,10 +200,12 @@ class Window:
         got = align(view, found, piece, low, high)
         if got is None or not _stands_alone(view, found, got.start, got.end):
             return None
-        if not got.complete and (got.matched < least or found.short):
-            return None
         raw_start = view.raw_start + view.at[got.start]
         raw_end = view.raw_start + view.at[got.end - 1] + 1
+        text = unwrap(self.raw[raw_start:raw_end])
+        words = len(text.split(maxsplit=WORDS))
+        if not got.complete and (got.matched < least or found.short or words < WORDS):
+            return None
         block = raw_start // _BLOCK
         return Hit(
             template=found,
@@ -211,7 +214,7 @@ class Window:
             matched=got.matched,
             start=self.flat_base + view.flat_start + got.start,
             end=self.flat_base + view.flat_start + got.end,
-            text=unwrap(self.raw[raw_start:raw_end])[:_SHOWN],
+            text=text[:_SHOWN],
             line=self._lines[block] + self.raw.count(b"\n", block * _BLOCK, raw_start),
             rank=self._rank(raw_start),
         )

@@ -10,10 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from mxlab.explain_index import GRAM, Index, Template
-from mxlab.explain_match import Hit, Window, strongest
+from mxlab.explain_match import WORDS, Hit, Window, strongest
 from mxlab.explain_text import View, strip_noise
 
-_WORDS = 4  # words that a fragment must have
 _SHARED = 3  # guards that may share a fragment; what more of them say tells nothing
 _TRIES = 500
 _LINES, _LINE = 400, 400  # lines, and characters of a line, that are held to the messages
@@ -36,7 +35,7 @@ def fragments(index: Index, raw: bytes, line: int, least: int) -> list[Hit]:
             length = _same(found.pieces[piece], offset, view.flat, at)
             covered[way] = at + length
             words = sum(offset <= word < offset + length for word in found.words[piece])
-            if length >= least and words >= _WORDS and tries < _TRIES:
+            if length >= least and words >= WORDS and tries < _TRIES:
                 tries += 1
                 hit = window.hit(view, found, piece, at, at + length, least)
                 if hit:

@@ -20,6 +20,8 @@ _KEPT = bytes(c not in _DROPPED for c in range(256))
 # ESC [ ... m, as the byte itself or as JSON, repr, shell and caret notation write it.
 _ANSI = re.compile(rb"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\^\[)\[[0-9;:?]{0,24}[A-Za-z]")
 _ANSI_SIGNS = (b"\x1b[", b"\\u001", b"\\x1", b"\\033", b"^[[")
+# Signs that JSON encoders of some languages write as escapes: Docker's logs hold them.
+_JSON_SIGNS = {b"\\u003c": b"<", b"\\u003e": b">", b"\\u0026": b"&", b"\\u0027": b"'"}
 # The column at the right edge that says who logged the line; the message goes on below it.
 _SOURCE_COLUMN = re.compile(rb"[ \t]{2}[A-Za-z_]\w{0,60}\.py:\d{1,6}[ \t]{0,200}(?=\r?\n)")
 
@@ -57,6 +59,9 @@ def strip_noise(raw: bytes) -> bytes:
         raw = _ANSI.sub(b"", raw)
     if b".py:" in raw:
         raw = _SOURCE_COLUMN.sub(b"", raw)
+    if b"\\u00" in raw:
+        for escape, sign in _JSON_SIGNS.items():
+            raw = raw.replace(escape, sign)
     for escape in (b"\\n", b"\\r", b"\\t"):
         if escape in raw:
             raw = raw.replace(escape, b"\v")

@@ -102,7 +102,7 @@ def boxed(text: str) -> str:
     st.lists(st.sampled_from(VALUES), min_size=6, max_size=6),
     st.integers(30, 120),
     st.sampled_from(["", "[2026-11-30 10:00:01 TP3] ", "(worker pid=12) ", "\ufffd\x00 "]),
-    st.sampled_from(["plain", "wrap", "box", "json", "repr", "crlf", "source column"]),
+    st.sampled_from(["plain", "wrap", "box", "json", "go json", "repr", "crlf", "source column"]),
     st.booleans(),
 )
 def test_noise_of_logs(
@@ -120,6 +120,10 @@ def test_noise_of_logs(
         whole = boxed(head.rstrip() + "\n" + wrapped(text, width, values.values()))
     elif kind == "json":
         whole = json.dumps({"level": "error", "message": head + text, "exc": "T\nx"})
+    elif kind == "go json":  # as Docker writes its log files
+        whole = json.dumps({"log": head + text + "\n", "stream": "stderr"})
+        for sign in "<>&'":
+            whole = whole.replace(sign, f"\\u{ord(sign):04x}")
     elif kind == "repr":
         whole = f"{one.guard.error}({text!r})"
     elif kind == "crlf":
@@ -282,6 +286,34 @@ def test_a_short_message_must_stand_alone() -> None:
         assert [m.guard.id for m in explain(text, table).matches] == ["own"]
     for text in ("the dims % head_dim of it", "assert dims % head_dims", "kv_dims % head_dim"):
         assert explain(text, table).matches == ()
+
+
+def test_a_longer_word_is_another_word() -> None:
+    table = [stand_in("dims must tile the 32-element scale blocks")]
+    for word, count in (("dims", 1), ("kv_dims", 0)):
+        text = f"AssertionError: {word} must tile the 32-element scale blocks"
+        assert len(explain(text, table).matches) == count
+        assert len(explain(f"{text}2", table).matches) == 0
+
+
+def test_what_many_messages_share_tells_nothing() -> None:
+    shared = "the weight of this layer cannot be served by"
+    table = [stand_in(f"{shared} kernel number {n}{n}{n}", id=f"g{n}") for n in range(5)]
+    assert [m.guard.id for m in explain(f"{shared} kernel number 333", table).matches] == ["g3"]
+    found = explain(shared, table)
+    assert found.matches == () and len(found.nearest) == 3
+    assert [m.guard.id for m in explain(shared, table[:3]).matches] == ["g0", "g1", "g2"]
+
+
+def test_a_flag_is_no_fragment() -> None:
+    assert explain("--fp8-gemm-backend=flashinfer_cutlass").matches == ()
+    assert explain("SGLANG_FLASHINFER_MEGAMOE_COMBINE_DTYPE=bf16 is set").matches == ()
+
+
+def test_signs_that_json_escapes() -> None:
+    text = r"MXFP8 requires n \u003e= 128 and k \u003e= 128 for CUTLASS MXFP8. got m=1, n=2, k=3."
+    (match,) = explain(text).matches
+    assert (match.guard.id, match.values) == ("fi-mm-min", {"m": 1, "n": 2, "k": 3})
 
 
 def test_one_text_of_two_checks_gives_both() -> None:

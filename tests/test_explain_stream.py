@@ -77,13 +77,17 @@ def test_small_chunks(size: int) -> None:
     assert shown(scanned(chunks)) == shown(scanned([MIXED]))
 
 
-def test_a_message_across_every_chunk_edge() -> None:
-    for before in range((1 << 20) - len(STOP) - 3, (1 << 20) + 3, 11):
+def test_a_message_across_every_edge() -> None:
+    """Of a chunk, and of what is kept of it for the next one (8 KiB, looked at from its middle)."""
+    chunk = 1 << 20
+    places = [*range(chunk - 8400, chunk - 8180, 4), *range(chunk - 8180, chunk + 3, 67)]
+    places += range(chunk - len(STOP) - 3, chunk + 3, 11)
+    for before in places:
         filler = (ROW * (before // len(ROW) + 1))[-before:]
         found = explain(io.BytesIO(filler + STOP + ROW))
         assert [(m.guard.id, m.count) for m in found.matches] == [("wsp-deepgemm", 1)]
         assert found.matches[0].line == 1 + filler.count(b"\n")
-        assert found.matches[0].values == {"n": 2880, "k": 576}
+        assert found.matches[0].values == {"n": 2880, "k": 576} and found.matches[0].complete
 
 
 @pytest.mark.parametrize("source", ["str", "bytes", "binary stream", "text stream"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from myst_parser.config.main import MdParserConfig
 from myst_parser.mdit_to_docutils.base import DocutilsRenderer
@@ -108,7 +108,7 @@ def test_examples_hold(guard: Guard, pages: dict[str, str]) -> None:
 
 def test_most_guards_are_seen_both_ways() -> None:
     both = [id for id, mine in examples().items() if Status.PASSES in mine and len(mine) > 1]
-    assert len(both) >= len(GUARDS) - 3
+    assert len(both) > 0.9 * len(GUARDS)
 
 
 def test_the_explorer_is_set_to_trip(pages: dict[str, str]) -> None:
@@ -160,6 +160,7 @@ def test_code_shows_every_letter(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(TEXT)
+@example("a <b> &amp; [c](d) **e** $f$ {g}`h` {{i}} <http://j> # | ~~k~~ \\ !l ^m^ @n 1. o")
 def test_prose_shows_every_letter(text: str) -> None:
     sentence = f"x {' '.join(text.split())} x"
     tokens = parsed(guard_pages.prose(sentence))
