@@ -7,6 +7,8 @@ TRITON   ?= triton==3.9.0
 BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE     := _build/html
+# Jupyter refuses to run as root, as in a container, unless told
+AS_ROOT  := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -19,7 +21,7 @@ help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 lab: $(VENV)/.lab  ## JupyterLab at the start notebook (ARGS=--no-browser on a server)
-	$(BIN)/jupyter lab $(ARGS) notebooks/00_start.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) $(ARGS) notebooks/00_start.ipynb
 
 test: $(VENV)/.all node_modules/.mxlab | system  ## lint, book build, every test, browsers included
 	$(MAKE) --no-print-directory lint book
