@@ -84,7 +84,7 @@ def test_a_message_across_every_edge() -> None:
     places += range(chunk - len(STOP) - 3, chunk + 3, 11)
     for before in places:
         filler = (ROW * (before // len(ROW) + 1))[-before:]
-        found = explain(io.BytesIO(filler + STOP + ROW))
+        found = explain(io.BytesIO(filler + STOP + ROW * 100))
         assert [(m.guard.id, m.count) for m in found.matches] == [("wsp-deepgemm", 1)]
         assert found.matches[0].line == 1 + filler.count(b"\n")
         assert found.matches[0].values == {"n": 2880, "k": 576} and found.matches[0].complete
