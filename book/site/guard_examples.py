@@ -84,6 +84,7 @@ _STARTS: Mapping[str, tuple[Start, ...]] = {
     "experts": (
         ({**_PLAIN, **_EXPERTS, ("deployment", "quantization"): "mxfp8"}, 2),
         ({**_PLAIN, **_EXPERTS, ("deployment", "moe_runner_backend"): "cutlass"}, 1),
+        ({**_PLAIN, **_EXPERTS, ("deployment", "gpu"): "mi355x"}, 2),
         ({**_PLAIN, **_EXPERTS, ("deployment", "moe_a2a_backend"): "flashinfer_megamoe"}, 2),
     ),
     "kv_cache": (({**_PLAIN, **_KV}, 2),),
@@ -111,12 +112,15 @@ _CHANGES: Mapping[Setting, Sequence[object]] = {
     ("deployment", "kv_cache_dtype"): ("mxfp8", "fp8_e4m3"),
     ("deployment", "page_size"): (64,),
     ("deployment", "attention_backend"): ("fa4", "fa3", "triton"),
-    ("deployment", "architecture"): (_INKLING, "", "DeepseekV3ForCausalLM"),
+    ("deployment", "architecture"): (
+        *(_INKLING, "", "DeepseekV3ForCausalLM", "MiniMaxM3SparseForCausalLM"),
+    ),
     ("deployment", "env"): (
         {"SGLANG_FORCE_MXFP8_BLOCK_CONVERT": "1"},
         {"SGLANG_USE_HND_KVCACHE": "1"},
         {"SGLANG_FLASHINFER_MEGAMOE_COMBINE_DTYPE": "fp8"},
         {"SGLANG_USE_AITER": "1"},
+        {"SGLANG_FORCE_FP8_MARLIN": "1"},
     ),
     ("config", ""): (
         FP8,

@@ -1,6 +1,6 @@
 """SGLang's checks of MXFP8 experts on gfx950, at the first forward (S8)."""
 
-from mxlab.guards.engine import Finding, Guard, Status
+from mxlab.guards.engine import Finding, Guard
 from mxlab.guards.experts import experts_of, intermediate_of, not_processed
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, modulo, passes, skipped, stops
@@ -9,6 +9,10 @@ from mxlab.guards.runner import MINIMAX_M3, executes
 
 #: architectures that build their experts with gate and up one after the other
 SPLIT_GATE_UP = (*MINIMAX_M3, "KimiK3ForConditionalGeneration", "KimiK3LinearForCausalLM")
+
+
+def _shown(architecture: str) -> str:
+    return architecture[:80] or "an ordinary architecture (none was given)"
 
 
 def _runner(facts: Facts, wanted: str) -> Finding | None:
@@ -35,11 +39,9 @@ def _g95_interleaved(facts: Facts) -> Finding:
     if skip:
         return skip
     name = facts.deployment.architecture
-    if not name:
-        return Finding(Status.UNKNOWN, "the architecture is not known; most are interleaved")
-    split = name in SPLIT_GATE_UP
-    because = f"{name[:80]} builds its experts {'split' if split else 'interleaved (the default)'}"
-    return judge(not split, because)
+    if name in SPLIT_GATE_UP:
+        return passes(f"{name} builds its experts split")
+    return stops(f"{_shown(name)} builds its experts interleaved, which is the default")
 
 
 def _g95_k128(facts: Facts) -> Finding:
@@ -57,11 +59,9 @@ def _aiter_alpha(facts: Facts) -> Finding:
     if skip:
         return skip
     name = facts.deployment.architecture
-    if not name:
-        return Finding(Status.UNKNOWN, "the architecture is not known; most have no gemm1_alpha")
     if name in MINIMAX_M3:
         return passes(f"{name} has swiglu-oai experts")
-    return stops(f"{name[:80]} has no gemm1_alpha of 1.702", a=None)
+    return stops(f"{_shown(name)} has no gemm1_alpha of 1.702", a=None)
 
 
 GUARDS: tuple[Guard, ...] = (
