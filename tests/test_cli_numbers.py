@@ -138,6 +138,41 @@ def test_layout_kv_paged(capsys: Capture) -> None:
     assert answer["offset"] == ((1 * 4 + 1) * 32 * 2 * 2) + 1 * 4 + 0 + 1
 
 
+def test_layout_in_other_notations(capsys: Capture) -> None:
+    answer = ask(capsys, "layout", "256", "8")
+    assert answer["cute"] == "((32,4,2),(4,2)):((16,4,1024),(1,512))"
+    assert answer["bases"]["row"] == [16, 32, 64, 128, 256, 4, 8, 1024]
+    assert ask(capsys, "layout", "256", "12", "--layout", "linear")["bases"] is None
+    answer = ask(capsys, "layout", "10", "8", "--layout", "deepgemm_float32", "--at", "9,7")
+    assert (answer["itemsize"], answer["nbytes"], answer["offset"]) == (4, 384, 4 * (7 * 12 + 9))
+
+
+def test_layout_of_batches(capsys: Capture) -> None:
+    argv = ["layout", "96", "8", "--batches", "4", "--at", "1,95,7", "--offset", "4095"]
+    answer = ask(capsys, *argv)
+    assert [answer[key] for key in ("nbytes", "batch_nbytes", "flattened_nbytes")] == [
+        4096,
+        1024,
+        3072,
+    ]
+    one = ask(capsys, "layout", "96", "8", "--at", "95,7")
+    assert (answer["offset"], answer["coord"]) == (1024 + one["offset"], None)
+    assert ask(capsys, *argv[:-1], "1024")["coord"] == [1, 0, 0]
+
+
+def test_field_report_24_a_command_says_where_to_cut(capsys: Capture) -> None:
+    cut = ask(capsys, "layout", "256", "4", "--cut", "100", "--at", "99,0")
+    assert cut["cut"] == {"row": 100, "possible": False, "every": 128, "nearest": [128]}
+    assert cut["offset"] == 60
+    text = call(capsys, "layout", "256", "4", "--cut", "100")[1]
+    assert "100 % 128 = 100; cut at 128, or deinterleave" in text
+    assert ask(capsys, "layout", "256", "4", "--cut", "128")["cut"]["possible"]
+    linear = ask(capsys, "layout", "256", "4", "--cut", "100", "--layout", "linear")
+    assert linear["cut"]["possible"]
+    never = ask(capsys, "layout", "256", "8", "--cut", "128", "--layout", "deepgemm_packed")["cut"]
+    assert never == {"row": 128, "possible": False, "every": None, "nearest": []}
+
+
 def test_layout_full_table_has_a_limit(capsys: Capture) -> None:
     assert len(ask(capsys, "layout", "65536", "1")["offsets"]) == 65536
     answer = ask(capsys, "layout", "65537", "1", "--at", "65536,0")
@@ -185,6 +220,10 @@ def test_layout_full_table_has_a_limit(capsys: Capture) -> None:
         (["layout", "3", "2", "--at", "3,1"], "row is 3: expected 0 to 2"),
         (["layout", "3", "2", "--at", "3"], "expected ROW,COL"),
         (["layout", "3", "2", "--at", "-1,1"], "row is -1"),
+        (["layout", "3", "2", "--cut", "3"], "--cut row is 3: expected 1 to 2"),
+        (["layout", "3", "2", "--batches", "0"], "batches is 0: expected 1 to"),
+        (["layout", "3", "2", "--batches", "2", "--at", "1,1"], "expected BATCH,ROW,COL"),
+        (["layout", "3", "2", "--batches", "2", "--at", "2,1,1"], "batch is 2: expected 0 to 1"),
         (["layout", "3", "2", "--offset", "512"], "offset is 512: expected 0 to 511"),
         (["layout", "3", "2", "--page-size", "64"], "takes no parameters: got 'page_size'"),
         (["layout", "3"], "required: cols"),
