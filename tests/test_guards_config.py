@@ -180,6 +180,16 @@ def test_can_serve_block_as_mxfp8(case: dict[str, Any]) -> None:
             assert served is case["outcome"]["value"]
 
 
+@pytest.mark.parametrize("case", cases("fp8_utils._deepgemm_block_fp8_supported"))
+def test_deep_gemm_block_fp8(case: dict[str, Any]) -> None:
+    given = case["input"]
+    for machine in machines(case):
+        found = rules.deepgemm_block_fp8_supported(
+            machine, given["n"], given["k"], given["block_size"], given["output_dtype"]
+        )
+        assert found is case["outcome"]["value"]
+
+
 @pytest.mark.parametrize("case", cases("fp8_utils.dispatch_w8a8_block_fp8_linear"))
 def test_dispatch_block_fp8(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]

@@ -214,6 +214,19 @@ _BLOCK_AUTOMATIC: tuple[tuple[str, Callable[[Platform], bool]], ...] = (
 )
 
 
+def deepgemm_block_fp8_supported(p: Platform, n: int, k: int, block: object, dtype: str) -> bool:
+    """Tell whether DeepGEMM takes a block-FP8 weight (n, k); ``dtype`` is the output's.
+
+    Source: sglang 0.5.23, fp8_utils.py:1449.
+    """
+    sizes = list(block) if isinstance(block, list | tuple) else None
+    if dtype != "bfloat16":
+        return False
+    if sizes == [32, 32] and (p.sm90 or p.sm100):
+        return n % 8 == 0 and k % 32 == 0
+    return sizes == [128, 128] and n % 64 == 0 and k % 128 == 0
+
+
 @dataclass(frozen=True, slots=True)
 class BlockChoice:
     """The kernel of block-FP8 weights: ``guard`` names the row that stops, "" where none does."""

@@ -1,10 +1,15 @@
 """Block-FP8 kernels, also of MXFP8 weights converted at load, and that conversion (S4, S6)."""
 
-from mxlab.guards.backend import BLOCK_REQUESTED, BlockChoice, dispatch_block_fp8
+from mxlab.guards.backend import (
+    BLOCK_REQUESTED,
+    BlockChoice,
+    deepgemm_block_fp8_supported,
+    dispatch_block_fp8,
+)
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import judge, modulo, passes, skipped, stops
-from mxlab.guards.linear import linear_of, not_quantized
+from mxlab.guards.findings import judge, modulo, pad, passes, skipped, stops
+from mxlab.guards.linear import activation_dtype, block_sizes, linear_of, not_quantized
 from mxlab.guards.rows import FP8, FP8_UTILS, row
 
 
@@ -91,6 +96,63 @@ def _cvt_k32(facts: Facts) -> Finding:
     return judge(lin.k % 32 != 0, modulo("K", lin.k, 32), shape=shape, size=size)
 
 
+def _sizes(facts: Facts) -> tuple[int, int] | None:
+    """Return the block size that the weights have after loading."""
+    return (128, 128) if facts.dense.kind == "converted" else block_sizes(facts)
+
+
+def _groupwise_cutlass(facts: Facts) -> bool:
+    """FlashInfer's own choice behind its block-FP8 kernel (fp8_utils.py:595)."""
+    flag, cap = facts.deployment.fp8_gemm_backend, facts.platform.capability or 0
+    return flag == "flashinfer_cutlass" or (flag != "flashinfer_trtllm" and cap >= 120)
+
+
+def _fallback(facts: Facts) -> Finding:
+    skip, choice = _choice(facts)
+    sizes, lin, dtype = _sizes(facts), linear_of(facts), activation_dtype(facts)
+    if skip:
+        return skip
+    if sizes is None or choice.guard:
+        return skipped(choice.because or f"no block quantisation: {facts.quant.why}")
+    tiles = f"{modulo('N', lin.n, 128)}, {modulo('K', lin.k, 128)}"
+    if choice.kernel.startswith("deepgemm"):
+        served = deepgemm_block_fp8_supported(facts.platform, lin.n, lin.k, list(sizes), dtype)
+        small = sizes == (32, 32)
+        shape = f"{modulo('N', lin.n, 8 if small else 64)}, {modulo('K', lin.k, sizes[1])}"
+        because = f"DeepGEMM, block {list(sizes)}: {shape}, output {dtype}"
+    elif choice.kernel.startswith("cutlass"):
+        served, because = lin.n % 128 == 0 and lin.k % 128 == 0, f"CUTLASS: {tiles}"
+    elif choice.kernel.startswith("flashinfer_gemm") and not _groupwise_cutlass(facts):
+        served = lin.k >= 256 and dtype == "bfloat16"
+        because = f"FlashInfer TRT-LLM: K = {lin.k} against 256, input {dtype}"
+    else:
+        return skipped(f"the kernel is {choice.kernel}")
+    if served:
+        return passes(because)
+    return Finding(Status.FALLS_BACK, f"{because}: Triton multiplies this layer", message=None)
+
+
+def _layout(facts: Facts) -> Finding:
+    skip, choice = _choice(facts)
+    sizes, lin = _sizes(facts), linear_of(facts)
+    if skip:
+        return skip
+    if not choice.kernel.startswith("flashinfer_gemm") or not _groupwise_cutlass(facts):
+        return skipped(f"the kernel is {choice.kernel or 'none'}, not FlashInfer's CUTLASS")
+    if sizes is None:
+        return skipped(f"no block quantisation: {facts.quant.why}")
+    bn, bk = sizes
+    because = f"{modulo('N', lin.n, bn)}, {modulo('K', lin.k, bk)}"
+    if lin.k % bk:
+        text = f"{because}: the activation quantiser stops before"
+        return stops(text, 1)
+    got, wanted = (pad(lin.n, bn) // bn, lin.k // bk), (lin.k // bk, lin.n // bn)
+    if lin.n % bn == 0:
+        return passes(because)
+    values = {"got": got, "wanted": wanted, "strides": (got[1], 1), "contiguous": True, "m": "M"}
+    return stops(because, 0, **values, n=lin.n, k=lin.k, block=list(sizes))
+
+
 _NAMED = "You named a kernel for block FP8 that this machine lacks. "
 
 GUARDS: tuple[Guard, ...] = (
@@ -169,6 +231,42 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--fp8-gemm-backend auto", "a [128, 128] checkpoint"),
         source=f"{FP8_UTILS}:734",
         related=("disp-deepgemm",),
+    ),
+    row(
+        "blk-fallback",
+        "linear",
+        "S8",
+        "",
+        (),
+        _fallback,
+        predicate="block FP8 on DeepGEMM: N % 64, K % 128 ([32, 32]: N % 8, K % 32) or output not "
+        "bfloat16; on CUTLASS: N % 128 or K % 128; on FlashInfer TRT-LLM: K < 256 or not bfloat16",
+        hardware="NVIDIA GPUs",
+        meaning="The layer runs on a slower kernel than its neighbours, and nothing says so.",
+        fallback="Triton's block-FP8 kernel",
+        fixes=("a --tp-size that mends the shape", "--dtype bfloat16"),
+        source=f"{FP8_UTILS}:1449,1389,1255",
+        related=("disp-nonblk128", "wsp-deepgemm"),
+    ),
+    row(
+        "blk-fi-layout",
+        "linear",
+        "S8",
+        "AssertionError",
+        (
+            "FlashInfer CUTLASS groupwise FP8 expects B scale layout (k//block_k, n//block_n) for "
+            "scale_major_mode='MN', got {got}; expected {wanted}. strides={strides} "
+            "is_contiguous={contiguous} m={m} n={n} k={k} block_size={block}",
+            "the last dimension of `x` cannot be divisible by `group_size`",
+        ),
+        _layout,
+        predicate="block FP8 on FlashInfer's CUTLASS kernel, and N % block_n != 0 (K % block_k "
+        "stops in the activation quantiser)",
+        hardware="SM120, SM121; Blackwell with --fp8-gemm-backend flashinfer_cutlass",
+        meaning="The scale has one row more than the kernel expects, for the block that is cut.",
+        fixes=("--fp8-gemm-backend triton", "a --tp-size that leaves N a multiple of the block"),
+        source=f"{FP8_UTILS}:1269, kernels/ops/quantization/fp8_kernel.py:499",
+        related=("blk-fallback", "lin-tp-col"),
     ),
     row(
         "cvt-online",
