@@ -90,8 +90,8 @@ def cut_every(name: LayoutLike, rows: int, cols: int) -> int | None:
     """Return how many rows lie between places where the buffer can be cut in two.
 
     There every earlier row lies before every later one, and both parts are buffers of the same
-    layout: at multiples of the tile's rows. None where tiles of later rows lie between. Raises InputError for an
-    unknown layout or sizes that cannot be.
+    layout: at multiples of the tile's rows. None where tiles of later rows lie between.
+    Raises InputError for an unknown layout or sizes that cannot be.
 
     >>> cut_every("tile_128x4", 256, 4), cut_every("linear", 256, 4)
     (128, 1)
