@@ -164,8 +164,8 @@ def test_field_report_24_a_command_says_where_to_cut(capsys: Capture) -> None:
     cut = ask(capsys, "layout", "256", "4", "--cut", "100", "--at", "99,0")
     assert cut["cut"] == {"row": 100, "possible": False, "every": 128, "nearest": [128]}
     assert cut["offset"] == 60
-    text = call(capsys, "layout", "256", "4", "--cut", "100")[1]
-    assert "100 % 128 = 100; cut at 128, or deinterleave" in text
+    assert main(["layout", "256", "4", "--cut", "100"]) == 0
+    assert "100 % 128 = 100; cut at 128, or deinterleave" in capsys.readouterr().out
     assert ask(capsys, "layout", "256", "4", "--cut", "128")["cut"]["possible"]
     linear = ask(capsys, "layout", "256", "4", "--cut", "100", "--layout", "linear")
     assert linear["cut"]["possible"]
