@@ -104,7 +104,8 @@ def outcome_of(ids: tuple[str, ...], facts: Facts) -> tuple[str, str, list[str]]
     for id in ids:
         row = guard(id)
         found = row.check(facts)
-        text = fill(row.messages[found.message], found.values) if found.message is not None else ""
+        said = row.messages and found.message is not None
+        text = fill(row.messages[found.message or 0], found.values) if said else ""
         exercised[id, found.status] += 1
         if found.status is Status.WARNS:
             warnings.append(text)

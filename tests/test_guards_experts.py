@@ -179,17 +179,14 @@ def test_moe_method(case: dict[str, Any]) -> None:
             assert converted == outcome["value"]["convert_mxfp8_to_block"]
 
 
-def _dynamic(given: dict[str, Any]) -> bool:
-    return bool(given["activation_scheme"] == "dynamic")
-
-
-@pytest.mark.parametrize("case", kept("Fp8MoEMethod.create_fp8_moe_weight_", _dynamic))
+@pytest.mark.parametrize("case", cases("Fp8MoEMethod.create_fp8_moe_weight_"))
 def test_expert_weights(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]
     arguments = {
         "use_mxfp8": given["use_mxfp8"],
         "is_checkpoint_fp8_serialized": given["is_checkpoint_fp8_serialized"],
         "weight_block_size": given["weight_block_size"],
+        "activation_scheme": given["activation_scheme"],
     }
     for deployment in deployments(case):
         experts = ExpertFacts(
@@ -200,7 +197,8 @@ def test_expert_weights(case: dict[str, Any]) -> None:
             given["moe_tp_size"],
         )
         asked = facts(deployment, config=ConfigFacts(arguments, constructor=True), experts=experts)
-        _agrees(outcome_of(("moe-inter-n", "moe-inter-k"), asked), outcome)
+        rows = ("moe-inter-n", "moe-inter-k", "cfg-act-assert", "moe-static-online")
+        _agrees(outcome_of(rows, asked), outcome)
 
 
 LOAD = (

@@ -352,6 +352,9 @@ def seen() -> dict[str, set[Status]]:
         (on(dtype="float32"), lin()),
         (on(), {**lin(), "config": {"quant_method": "awq"}}),
         (on(env={"SGLANG_FORCE_FP8_MARLIN": "1"}), lin()),
+        (on(), built(use_mxfp8=True, activation_scheme="static")),
+        (on(), {**moe(), **built(activation_scheme="static")}),
+        (on(), {**moe(), **built()}),
         *(
             (on("mi355x", env={"SGLANG_USE_AITER": "1"}, architecture=name), moe())
             for name in ("Qwen3MoeForCausalLM", "MixtralForCausalLM", "")
@@ -423,7 +426,7 @@ def test_rows_are_whole() -> None:
     for row in GUARDS:
         assert row.stage in STAGES
         assert row.subject in SUBJECTS
-        wordless = row.id == "moe-dg-act"  # an assertion without text
+        wordless = row.id in ("moe-dg-act", "cfg-act-assert")  # assertions without text
         assert bool(row.messages) == (bool(row.error) and not wordless), row.id
         assert row.predicate, row.id
         assert row.hardware, row.id

@@ -206,6 +206,19 @@ def _act_dtype(facts: Facts) -> Finding:
     )
 
 
+def _act_assert(facts: Facts) -> Finding:
+    skip = _parsed(facts)
+    if skip:
+        return skip
+    q = facts.quant
+    if not q.mxfp8 and q.block is None:
+        return skipped("no block quantisation")
+    because = f"activation_scheme = {shown(q.activation)!r} with block quantisation"
+    if q.activation == "dynamic":
+        return passes(because)
+    return Finding(Status.STOPS, because, message=None)
+
+
 GUARDS: tuple[Guard, ...] = (
     row(
         "cfg-method-mismatch",
@@ -401,5 +414,20 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--dtype bfloat16 (float16 then meets fwd-dg-noswz or fi-mm-size)",),
         source=f"{_LOADER}:267",
         related=("fwd-dg-noswz", "fi-mm-size"),
+    ),
+    row(
+        "cfg-act-assert",
+        "config",
+        "S4",
+        "AssertionError",
+        (),
+        _act_assert,
+        predicate='block quantisation and activation_scheme != "dynamic"; met where the config let '
+        "it through: MXFP8 at load, built by a program",
+        meaning="The assertion has no text. Usually cfg-block-static stops before; online MXFP8 "
+        "has no block size yet when its config is built, so that check does not see it.",
+        fixes=('pass activation_scheme="dynamic"',),
+        source=f"{FP8}:670,1748",
+        related=("cfg-block-static", "moe-static-online"),
     ),
 )

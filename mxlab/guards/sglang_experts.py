@@ -10,7 +10,7 @@ from mxlab.guards.experts import (
     w13_rows,
 )
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import judge, modulo, multiples, pad, passes, skipped, stops
+from mxlab.guards.findings import judge, modulo, multiples, pad, passes, shown, skipped, stops
 from mxlab.guards.linear import block_sizes
 from mxlab.guards.rows import FP8, row
 from mxlab.guards.runner import TRTLLM
@@ -81,6 +81,17 @@ def _inter_k(facts: Facts) -> Finding:
         return passes(f"{because}: not checked without MoE TP")
     near = f"; nearest legal {multiples(inter, bk)}" if inter % bk else ""
     return judge(inter % bk != 0, because + near, inter=inter, bk=bk)
+
+
+def _static_online(facts: Facts) -> Finding:
+    skip = _fp8_experts(facts)
+    if skip:
+        return skip
+    q = facts.quant
+    if q.mxfp8 or q.block is not None:
+        return skipped("block quantisation: cfg-act-assert looks first")
+    because = f"activation_scheme = {shown(q.activation)!r}, FP8-serialised: {q.serialized}"
+    return judge(q.activation == "static" and not q.serialized, because)
 
 
 def _hw(facts: Facts) -> Finding:
@@ -258,6 +269,19 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--ep-size equal to --tp-size, which does not cut experts", "a smaller --tp-size"),
         source=f"{FP8}:1597",
         related=("lin-tp-row", "moe-inter-n"),
+    ),
+    row(
+        "moe-static-online",
+        "experts",
+        "S4",
+        "ValueError",
+        "Found static activation scheme for checkpoint that was not serialized fp8.",
+        _static_online,
+        predicate="per-tensor FP8 experts, activation_scheme static, not FP8-serialised",
+        meaning="Static scales come from a checkpoint; 16-bit weights quantised at load have none.",
+        fixes=('set "activation_scheme": "dynamic"',),
+        source=f"{FP8}:1805",
+        related=("cfg-act-assert", "cfg-block-static"),
     ),
     row(
         "moe-hw",
