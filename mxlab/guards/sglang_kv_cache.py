@@ -246,6 +246,22 @@ GUARDS: tuple[Guard, ...] = (
         related=("kv-hd32",),
     ),
     row(
+        "kv-no-scales",
+        "kv_cache",
+        "S8",
+        "ValueError",
+        "MXFP8 KV cache requires K and V scale tensors.",
+        _no_scales,
+        predicate="the layer gives no scales, and the page size is not 128 or K is FP8 already",
+        hardware="Blackwell (kv-hw stops the rest)",
+        meaning="Without scales from the layer, the pool quantises K and V itself, and it can do "
+        "that for pages of 128 only. With the default settings this is the text that a wrong page "
+        "size gives.",
+        fixes=("--page-size 128",),
+        source=f"{POOL}:4014",
+        related=("kv-page128",),
+    ),
+    row(
         "kv-page128",
         "kv_cache",
         "S8",
@@ -259,21 +275,6 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--page-size 128", "--attention-backend fa4, which sets it on SM100"),
         source=f"{POOL}:4040",
         related=("kv-no-scales", "kv-fa4-page", "kv-sf-dim4"),
-    ),
-    row(
-        "kv-no-scales",
-        "kv_cache",
-        "S8",
-        "ValueError",
-        "MXFP8 KV cache requires K and V scale tensors.",
-        _no_scales,
-        predicate="the layer gives no scales, and the page size is not 128 or K is FP8 already",
-        hardware="Blackwell (kv-hw stops the rest)",
-        meaning="Without scales from the layer, the pool quantises K and V itself, and it can do "
-        "that for pages of 128 only.",
-        fixes=("--page-size 128",),
-        source=f"{POOL}:4014",
-        related=("kv-page128",),
     ),
     row(
         "kv-sf-dim4",
