@@ -99,7 +99,7 @@ def boxed(text: str) -> str:
 @settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(TEMPLATES),
-    st.lists(st.sampled_from(VALUES), min_size=6, max_size=6),
+    st.lists(st.sampled_from(VALUES), min_size=9, max_size=9),
     st.integers(30, 120),
     st.sampled_from(["", "[2026-11-30 10:00:01 TP3] ", "(worker pid=12) ", "\ufffd\x00 "]),
     st.sampled_from(["plain", "wrap", "box", "json", "go json", "repr", "crlf", "source column"]),
