@@ -1,4 +1,4 @@
-"""Sphinx extension of the book: pages fetch nothing from elsewhere, and say so to no one.
+"""Sphinx extension of the book: pages fetch nothing from elsewhere, search finds the right page.
 
 myst-nb adds require.js and html-manager (from two CDNs) to every page that holds widget state, and
 jupyter-book always loads thebe; the explorers need neither.
@@ -6,11 +6,23 @@ jupyter-book always loads thebe; the explorers need neither.
 
 from typing import Any
 
+from docutils import nodes  # type: ignore[import-untyped]
+
 
 def drop_widget_state(_app: Any, env: Any) -> None:
     """Forget the widgets' state, and with it the scripts that would draw it."""
     for data in getattr(env, "nb_metadata", {}).values():
         data.pop("js_files", None)
+
+
+def leave_out_of_search(_app: Any, tree: nodes.document, _page: str) -> None:
+    """Keep the explorers' texts out of the search index, which reads ``rawsource``.
+
+    Each still names every guard; a search for a message would find all pages that have one.
+    """
+    for node in tree.findall(nodes.raw):
+        if "mxlab-explorer" in node.astext():
+            node.rawsource = ""
 
 
 def drop_thebe(_app: Any, _page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
@@ -26,7 +38,8 @@ def _is_thebe(asset: Any) -> bool:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Connect the two handlers."""
+    """Connect the handlers."""
     app.connect("env-updated", drop_widget_state)
+    app.connect("doctree-resolved", leave_out_of_search)
     app.connect("html-page-context", drop_thebe, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -149,6 +149,17 @@ def test_a_hostile_permalink_is_cleaned(context: BrowserContext, site: str, host
     assert watched.clean()
 
 
+def test_a_guard_leads_to_its_page_where_it_is_live_too(page: Watched) -> None:
+    wake(page.page)
+    page.page.get_by_role("link", name="wsp-deepgemm", exact=True).click()
+    page.page.wait_for_url("**/book/guards/wsp-deepgemm.html")
+    expect(page.page.locator("h1")).to_contain_text("N % 64 == 0 and K % 128 == 0")
+    wake(page.page)
+    item = page.page.locator(".item").filter(has=page.page.get_by_text("wsp-deepgemm", exact=True))
+    expect(item.first).not_to_have_class("s-passes")
+    assert page.clean()
+
+
 def test_axe_finds_nothing_in_either_theme_before_and_after_the_start(page: Watched) -> None:
     def themes() -> list[str]:
         found = []
