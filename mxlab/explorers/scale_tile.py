@@ -1,5 +1,7 @@
 """One 128 x 4 tile of a scale matrix, as a grid of rows and as the bytes in memory."""
 
+from functools import lru_cache
+
 from mxlab.explorers.panels import Facts, Grid
 from mxlab.layout import layout
 
@@ -18,6 +20,7 @@ def tiles(rows: int, columns: int) -> tuple[int, int]:
     return -(-rows // _ROWS), -(-columns // _COLUMNS)
 
 
+@lru_cache(maxsize=16)  # most changes of a state leave the layer as it is
 def logical(rows: int, columns: int, tile: int) -> Grid:
     """Return the tile as it is read: row by row, each cell with the byte that holds its scale."""
     where = layout(_NAME)
@@ -50,6 +53,7 @@ def logical(rows: int, columns: int, tile: int) -> Grid:
     )
 
 
+@lru_cache(maxsize=16)
 def physical(rows: int, columns: int, tile: int) -> Grid:
     """Return the tile as it lies in memory: 32 lines of 16 bytes, each with its logical row."""
     where = layout(_NAME)
