@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test book serve lint format bench constraints clean
+.PHONY: help lab test book serve lint format bench picture constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ format: $(VENV)/.all  ## let ruff mend what it can
 
 bench: $(VENV)/.all  ## measure this machine (ARGS="layout")
 	$(BIN)/mxlab bench $(ARGS)
+
+picture: $(VENV)/.lab  ## redraw the README's picture
+	$(BIN)/python tools/readme_picture.py
 
 constraints: $(VENV)/.all  ## rewrite constraints.txt from the environment
 	$(BIN)/python tools/constraints.py
