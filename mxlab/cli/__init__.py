@@ -27,6 +27,7 @@ VERBS = {
     "shapes": "a config.json: the GEMM shapes of one rank",
     "doctor": "a config.json on a deployment: what stops, where, why",
     "inspect": "a checkpoint: formats, scales, and what was shipped by mistake",
+    "guards": "the table of guards, or one row",
     "explain": "an error message or a log: which guard, which numbers, what to do",
     "explore": "an explorer of the book, as text: will_it_run gpu=h200 k=7392",
     "bench": "measure this machine, each time beside its peer's",
