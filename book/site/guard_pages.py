@@ -201,8 +201,8 @@ def index() -> str:
         "# Guards",
         "",
         f"{len(GUARDS)} checks of {systems} that decide whether an MXFP8 or block-FP8 model runs. "
-        "Each page is headed by the exact text, with the numbers of an example. Search for the words "
-        "of your error without its numbers, or let `mxlab explain` read it out of a log.",
+        "Each page is headed by the exact text, with the numbers of an example. Search for the "
+        "words of your error, or let `mxlab explain` read it out of a log.",
         "",
         "## By stage and message",
         "",

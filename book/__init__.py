@@ -1,0 +1,1 @@
+"""The published book: pages, and under ``site`` the Python that makes them."""
