@@ -228,9 +228,9 @@ def test_an_index_alone_gives_names_in_seconds(
     path = files.write_index(tmp_path, placed)
     config = files.with_config({**files.NATIVE, "ignored_layers": ["lm_head", "*embed*", "re:.*q"]})
     (tmp_path / "config.json").write_text(json.dumps(config))
-    start = time.perf_counter()
+    start = time.process_time()
     assert main(["inspect", str(path), "--json"]) == 0
-    assert time.perf_counter() - start < 10  # 3 s on an idle machine
+    assert time.process_time() - start < 3
     data = json.loads(capsys.readouterr().out)
     assert data["kind"] == "index"
     assert data["tensors"] == len(placed)
@@ -270,9 +270,9 @@ def test_a_half_terabyte_file_is_read_by_its_header(tmp_path: Path) -> None:
         os.truncate(path, path.stat().st_size + weight + scale)
     except OSError:
         pytest.skip("this file system has no sparse file of 567 GB")
-    start = time.perf_counter()
+    start = time.process_time()
     report = inspect(path, sample_bytes=True)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert report.total_bytes == weight + scale > 500e9
     assert report.bytes is not None
     assert report.bytes.read < 1 << 20

@@ -349,6 +349,41 @@ def test_config_claims_another_format(tmp_path: Path) -> None:
     assert "weight is FP8 block 128x128, claimed is MXFP8" in report.findings[0].message
 
 
+def block_fp8(tmp_path: Path, scale: tuple[int, ...], block: list[int] | None) -> Report:
+    """DeepSeek's fused_qkv_a, (2112, 7168) in small: 17 x 56 blocks become 3 x 5."""
+    tensors = {"a.b.weight": codes(264, 600), "a.b.weight_scale_inv": torch.full(scale, 0.5)}
+    claim = {**files.BLOCK_FP8, "weight_block_size": block}
+    config = {"quantization_config": claim} if block else None
+    return inspect(files.write(tmp_path, tensors, config))
+
+
+def test_block_fp8_scales_that_are_turned(tmp_path: Path) -> None:
+    for at, block in enumerate(([128, 128], None)):
+        assert block_fp8(tmp_path / f"right{at}", (3, 5), block).findings == []
+        report = block_fp8(tmp_path / f"turned{at}", (5, 3), block)
+        assert "is turned: expected (3, 5)" in found(report, "transposed-scale").message
+
+
+def test_the_claimed_block_settles_what_shapes_leave_open(tmp_path: Path) -> None:
+    report = block_fp8(tmp_path / "a", (9, 19), [32, 32])
+    assert report.findings == []
+    assert report.rows[0].weights[0].block == (32, 32)
+    report = block_fp8(tmp_path / "b", (3, 5), [64, 128])
+    text = "weight is FP8 block 128x128, claimed is FP8 block 64x128"
+    assert text in found(report, "config-contradicts").message
+    # 264 = 3 blocks of 96, 100, 112 or 128
+    assert block_fp8(tmp_path / "c", (3, 5), [112, 128]).findings == []
+    assert block_fp8(tmp_path / "d", (3, 6), [100, 100]).findings == []
+    tensors = {"a.b.weight": codes(264, 600), "a.b.weight_scale_inv": scales(3, 5)}
+    claim = {"quantization_config": {**files.BLOCK_FP8, "weight_block_size": [112, 128]}}
+    assert inspect(files.write(tmp_path / "g", tensors, claim)).findings == []
+    tensors = {"a.b.weight": codes(64, 96), "a.b.weight_scale_inv": torch.full((1, 1), 0.5)}
+    claim = {"quantization_config": files.BLOCK_FP8}
+    assert inspect(files.write(tmp_path / "e", tensors, claim)).findings == []
+    (row,) = inspect(files.write(tmp_path / "f", tensors)).rows
+    assert row.weights[0].format == "FP8 tensor", "without a claim (1, 1) is one number"
+
+
 def test_the_two_configs_disagree(tmp_path: Path) -> None:
     folder = files.write(tmp_path, files.llama(), files.with_config(files.MODELOPT))
     (folder / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "FP8"}}')

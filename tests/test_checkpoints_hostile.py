@@ -169,7 +169,7 @@ def test_pickles_are_never_opened(tmp_path: Path, name: str) -> None:
         ("a.bin", "never unpickles"),
         ("config.json", "a .safetensors file"),
         ("x" * 300 + ".safetensors", "a file in the folder"),
-        ("\ud800.safetensors", "Unicode"),
+        ("\ud800.safetensors", "a file in the folder"),
         (7, "a whole number"),
         (None, "null"),
         ({"a": 1}, "an object"),
@@ -358,8 +358,5 @@ def test_a_file_that_goes_away(tmp_path: Path, change: Callable[[Path], object])
     path = files.write(tmp_path, files.llama()) / "model.safetensors"
     placed = read_header(path, path.name)
     change(path)
-    try:
-        for sample in read_samples(placed, {path.name: path}, 512):
-            assert sample.data == b""
-    except InputError as error:
-        assert "No such file" in str(error)
+    with pytest.raises(InputError, match=r"cut short while it was read|No such file"):
+        list(read_samples(placed, {path.name: path}, 512))

@@ -169,9 +169,9 @@ def test_a_671b_checkpoint_prints_few_rows_in_seconds(
         "quantization_config": {**files.NATIVE, "ignored_layers": []},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    start = time.perf_counter()
+    start = time.process_time()
     assert main(["inspect", str(tmp_path), "--json"]) == 0
-    assert time.perf_counter() - start < 15  # 4 s on an idle machine
+    assert time.process_time() - start < 10  # 2 s on an idle machine
     data = json.loads(capsys.readouterr().out)
     assert data["findings"] == []
     assert data["notes"] == []

@@ -183,6 +183,7 @@ class Automaton:
         self._known: dict[frozenset[int], int] = {}
         self._steps: list[dict[str, int]] = []
         self._accepts: list[bool] = []
+        self._accepts_at_end: list[bool] = []
         self._start = self._state({first})
 
     def _closure(self, nodes: set[int], at_end: bool) -> frozenset[int]:
@@ -205,6 +206,7 @@ class Automaton:
             self._sets.append(closed)
             self._steps.append({})
             self._accepts.append(self._last in closed)
+            self._accepts_at_end.append(self._last in self._closure(nodes, at_end=True))
         return self._known[closed]
 
     def _step(self, state: int, letter: str) -> int:
@@ -226,7 +228,7 @@ class Automaton:
             state = self._step(state, letter) if step is None else step
             if not self._sets[state]:
                 return False
-        return self._last in self._closure(set(self._sets[state]), at_end=True)
+        return self._accepts_at_end[state]
 
 
 def glob(pattern: str) -> Automaton:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mxlab.checkpoints.exclusions import Excluded, exclude
 from mxlab.checkpoints.finding import Problem
-from mxlab.checkpoints.names import fold, module_of
+from mxlab.checkpoints.names import modules_of
 from mxlab.checkpoints.tensors import Checkpoint
 from mxlab.checkpoints.weights import NAMES_ONLY, PLAIN, UNSEEN, Block, Weight
 from mxlab.errors import quote
@@ -76,9 +76,7 @@ def read_claims(checkpoint: Checkpoint) -> Claims:
     if claims.claim is None:
         return claims
     if claims.claim.ignore:
-        modules = {module_of(name).rpartition(".")[0] for name in checkpoint.tensors}
-        modules |= {module_of(name) for name in checkpoint.tensors}
-        modules |= {module_of(name) for name in checkpoint.elsewhere}
+        modules = modules_of(checkpoint.tensors) | modules_of(checkpoint.elsewhere)
         claims.excluded = exclude(claims.claim.ignore, sorted(modules))
     claims.by_module = {
         module: _ALGORITHMS.get(algorithm.upper(), ("", None))
@@ -126,7 +124,7 @@ def _check_entries(checkpoint: Checkpoint, claims: Claims) -> Iterator[Problem]:
     if not checkpoint.part:
         for entry in claims.excluded.idle:
             yield Problem("exclusion-matches-nothing", entry, f"entry of {key}")
-        modules = {module_of(name) for name in checkpoint.tensors}
+        modules = modules_of(checkpoint.tensors) if claims.by_module else ()
         for module in claims.by_module:
             if module not in modules and module != "*" and claim.method != "quark":
                 text = f"named by {claim.where} and not in the checkpoint"
@@ -176,12 +174,12 @@ def _check_weights(claims: Claims, weights: list[Weight]) -> Iterator[Problem]:
             guard="lin-downcast",
         )
         plain = []
-    siblings = {fold(weight.module).pattern for weight in weights if weight.quantized}
+    siblings = {weight.folded.pattern for weight in weights if weight.quantized}
     for weight in plain:
         claimed = claims.of(weight.module)
         if claimed == ("", None) or _left_alone(weight.module):
             continue
-        mixed = fold(weight.module).pattern in siblings
+        mixed = weight.folded.pattern in siblings
         text = f"weight is {weight.format}, claimed is {_named(*(claimed or ('', None)))}"
         if mixed:
             text += "; other layers have it quantised"

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mxlab.checkpoints.finding import Problem
-from mxlab.checkpoints.names import fold
 from mxlab.checkpoints.weights import Weight, shape_text
 from mxlab.errors import InputError
 from mxlab.models.linear import Linear
@@ -85,7 +84,7 @@ class Expected:
         if weight.n is None or weight.k is None:
             return None
         stored = (weight.n, weight.k)
-        folded = fold(weight.module)
+        folded = weight.folded
         tail = _tail(folded.pattern)
         *outer, leaf = tail.split(".")
         experts = None

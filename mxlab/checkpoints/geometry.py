@@ -34,26 +34,26 @@ def ceil(size: int, block: int) -> int:
     return -(-size // block)
 
 
-def block_size(size: int, count: int, preferred: int | None = None) -> int | None:
+def block_size(size: int, count: int) -> int | None:
     """Return the block size that cuts ``size`` into ``count`` blocks, None where there is none.
 
-    Several sizes may fit: ``preferred`` (the config's) comes first, then 1, 128, 32, 64, 16...
+    Where several fit, the first of 1, 128, 32, 64, 16, ... is returned.
 
     >>> block_size(4096, 128), block_size(576, 5), block_size(64, 65)
     (32, 128, None)
     """
     if not size or not count or count > size:
         return None
-    for block in (preferred, 1, *_SIZES):
-        if block and ceil(size, block) == count:
+    for block in (1, *_SIZES):
+        if ceil(size, block) == count:
             return block
     return size // count if size % count == 0 else None
 
 
-def _blocks(weight: Shape, scale: Shape, claimed: tuple[int, int] | None) -> Geometry | None:
+def _blocks(weight: Shape, scale: Shape) -> Geometry | None:
     """Explain a 2-D scale as one number for a rectangle of the weight."""
-    rows = block_size(weight[0], scale[0], claimed and claimed[0])
-    cols = block_size(weight[1], scale[1], claimed and claimed[1])
+    rows = block_size(weight[0], scale[0])
+    cols = block_size(weight[1], scale[1])
     return Geometry("block", (rows, cols)) if rows and cols else None
 
 
@@ -89,6 +89,8 @@ def exponent_geometry(
     groups = ceil(k, 32)
     if scale == (*lead, n, groups):
         return Geometry("block", (1, 32))
+    if claimed and scale == (*lead, ceil(n, claimed[0]), ceil(k, claimed[1])):
+        return Geometry("block", claimed)
     if prod(scale) == 1 and n * k > 32:
         return Geometry("tensor")
     batch = prod(lead)
@@ -108,7 +110,7 @@ def exponent_geometry(
     )
     if flat == (ceil(n, 32), k) and k > 1 and not padded:
         return Geometry("columnwise")
-    found = _blocks((n, k), flat, claimed)
+    found = _blocks((n, k), flat)
     if found and (not padded or _usual(found, k, flat[1])):
         return replace(found, layouts=padded)
     if padded:
@@ -129,6 +131,8 @@ def number_geometry(
         return Geometry("none")
     *lead, n, k = weight
     count = prod(scale)
+    if claimed and scale == (*lead, ceil(n, claimed[0]), ceil(k, claimed[1])):
+        return Geometry("block", claimed)  # also of a weight smaller than one block
     if count == 1 or (lead and count == prod(lead)):
         return Geometry("tensor")
     if scale in ((n,), (n, 1), (*lead, n), (*lead, n, 1)) and k > 1:
@@ -142,4 +146,4 @@ def number_geometry(
     straight, turned = (ceil(n, rows), ceil(k, cols)), (ceil(k, cols), ceil(n, rows))
     if flat == turned != straight:
         return Geometry("transposed")
-    return _blocks((n, k), flat, claimed) or Geometry("none")
+    return _blocks((n, k), flat) or Geometry("none")

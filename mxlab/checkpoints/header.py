@@ -48,7 +48,8 @@ def check_name(name: str, where: str) -> str:
         raise InputError(
             f"{where} names a tensor of {len(name)} characters: expected at most {MAX_NAME}"
         )
-    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+    surrogate = not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)
+    if "\0" in name or surrogate:
         raise InputError(f"{where} names the tensor {ascii(name)[:80]}: expected Unicode text")
     return name
 

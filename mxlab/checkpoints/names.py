@@ -1,6 +1,6 @@
 """Tensor names: which tensor is a weight, which one is its scale, and what repeats."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 #: endings of a weight, the module is what is left
@@ -76,9 +76,10 @@ def module_of(name: str) -> str:
     >>> module_of("mlp.experts.gate_up_proj_blocks"), module_of("mlp.up_proj.weight_packed")
     ('mlp.experts.gate_up_proj', 'mlp.up_proj')
     """
-    for ending in WEIGHTS:
-        if name.endswith(ending):
-            return name[: -len(ending)]
+    if name.endswith(WEIGHTS):
+        for ending in WEIGHTS:
+            if name.endswith(ending):
+                return name[: -len(ending)]
     return name
 
 
@@ -136,6 +137,16 @@ def shown(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def by_module(names: Collection[str], keep: Callable[[str], bool]) -> list[str]:
-    """Return the distinct modules of the tensors that ``keep`` accepts, in order."""
-    return list(dict.fromkeys(module_of(name) for name in names if keep(name)))
+def modules_of(names: Iterable[str]) -> set[str]:
+    """Return every module that owns one of the tensors.
+
+    >>> sorted(modules_of(["mlp.up.weight", "mlp.up.weight_scale", "mlp.experts.w_blocks"]))
+    ['mlp.experts', 'mlp.experts.w', 'mlp.up']
+    """
+    found = set()
+    for name in names:
+        outer = name.rpartition(".")[0]
+        found.add(outer)
+        if not name.startswith(outer + ".weight"):
+            found.add(module_of(name))
+    return found

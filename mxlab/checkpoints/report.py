@@ -6,7 +6,6 @@ from typing import Any
 from mxlab.checkpoints.claims import Claims
 from mxlab.checkpoints.finding import Finding
 from mxlab.checkpoints.kinds import ERROR
-from mxlab.checkpoints.names import fold
 from mxlab.checkpoints.sampled import Bytes
 from mxlab.checkpoints.tensors import Checkpoint
 from mxlab.checkpoints.weights import PLAIN, Weight
@@ -27,13 +26,13 @@ class Row:
     @property
     def layers(self) -> list[int]:
         """Layer indices, sorted."""
-        found = {fold(weight.module).layer for weight in self.weights}
+        found = {weight.folded.layer for weight in self.weights}
         return sorted(int(layer) for layer in found if layer is not None)
 
     @property
     def experts(self) -> int | None:
         """How many experts the pattern has, None where it has none."""
-        found = {fold(weight.module).expert for weight in self.weights} - {None}
+        found = {weight.folded.expert for weight in self.weights} - {None}
         return len(found) or self.weights[0].experts
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +141,7 @@ def group(weights: list[Weight], claims: Claims) -> list[Row]:
     """Return the weights by pattern, format, dtypes and shapes."""
     groups: dict[Key, Row] = {}
     for weight in weights:
-        scale, pattern = weight.scale, fold(weight.module).pattern
+        scale, pattern = weight.scale, weight.folded.pattern
         dialect = _dialect(weight, claims)
         key: Key = (
             pattern,

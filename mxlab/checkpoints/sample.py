@@ -66,6 +66,8 @@ def read_samples(
                         stream.seek((tensor.offset or 0) + begin)
                         parts.append(stream.read(length))
                     data = b"".join(parts)
+                    if len(data) < min(budget, tensor.nbytes or 0) // 2:
+                        raise InputError(f"{quote(file)} was cut short while it was read")
                     yield Sample(tensor, data, len(data) == tensor.nbytes)
         except OSError as error:
             reason = error.strerror or "unreadable"

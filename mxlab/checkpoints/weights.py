@@ -6,7 +6,7 @@ from math import prod
 
 from mxlab.checkpoints.finding import Problem
 from mxlab.checkpoints.geometry import Geometry, ceil, exponent_geometry, number_geometry
-from mxlab.checkpoints.names import ScaleName, is_weight, module_of, scale_of
+from mxlab.checkpoints.names import Folded, ScaleName, fold, is_weight, module_of, scale_of
 from mxlab.checkpoints.tensors import EXPONENTS, FLOATS, FP8, Checkpoint, Tensor
 
 Block = tuple[int, int]
@@ -29,6 +29,7 @@ class Weight:
     """
 
     module: str
+    folded: Folded
     weight: Tensor
     scale: Tensor | None = None
     spelling: str = ""  # the scale's ending: weight_scale_inv
@@ -281,7 +282,8 @@ def pair(
         mine = scales.get(name, ())
         if name in spent or not (is_weight(name) or mine) or not _has_linear_shape(tensor):
             continue
-        found = Weight(module=module_of(name), weight=tensor)
+        module = module_of(name)
+        found = Weight(module=module, folded=fold(module), weight=tensor)
         for spelling, scale in mine:
             if spelling.whole:
                 found.whole = scale

@@ -63,11 +63,11 @@ def _claim(report: Report) -> str:
     block = f", one scale for {claim.block[0]} x {claim.block[1]}" if claim.block else ""
     count = len(claim.ignore)
     entries = f", {count} {'entry' if count == 1 else 'entries'} in {claim.ignore_key}"
-    return f"claimed: {claim.weights} ({claim.dialect}){block}{entries if count else ''}"
+    return f"claimed: {claim.weights} ({shown(claim.dialect)}){block}{entries if count else ''}"
 
 
 def _format(entry: dict[str, Any]) -> str:
-    dialect = f" ({entry['dialect']})" if entry["dialect"] else ""
+    dialect = f" ({shown(entry['dialect'])})" if entry["dialect"] else ""
     size = f", {_size(entry['bytes'])}" if entry["bytes"] else ""
     return f"{entry['format']}{dialect}: {_plural(entry['linears'], 'linear')}{size}"
 
