@@ -1,0 +1,1 @@
+"""Scripts that build and maintain the project; run them through make."""
