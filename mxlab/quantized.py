@@ -54,7 +54,7 @@ def coverage(
     if quant.method is None:
         return tuple(Coverage(0, quant.why) for _ in found.layers)
     entries = ignored_layers(quant.values, deployment.env) if quant.fp8_config else []
-    if found.family in _RENAMED:
+    if found.family and found.family in _RENAMED:
         old, new = _RENAMED[found.family]
         entries = [entry.replace(old, new) for entry in entries]
     return tuple(
