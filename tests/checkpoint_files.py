@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from mxlab.checkpoints import Finding, Report, inspect
+
 Tensors = dict[str, torch.Tensor]
 
 LLAMA: dict[str, Any] = {
@@ -155,3 +157,27 @@ def header_file(path: Path, header: object, data: int = 0) -> Path:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(data))
     return path
+
+
+LAYER = "model.layers.1."
+DOWN = f"{LAYER}mlp.down_proj"
+SCALE = f"{DOWN}.weight_scale"
+
+
+def found(report: Report, name: str) -> Finding:
+    """The one finding of that name."""
+    (finding,) = [row for row in report.findings if row.name == name]
+    return finding
+
+
+def names(report: Report) -> set[str]:
+    return {row.name for row in report.findings}
+
+
+def broken(
+    tmp_path: Path, changes: Mapping[str, torch.Tensor | None], claim: Any = MODELOPT
+) -> Report:
+    """A good checkpoint with some tensors replaced, added, or (None) left out."""
+    tensors: dict[str, Any] = {**llama(), **changes}
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    return inspect(write(tmp_path, kept, with_config(claim)), sample_bytes=True)

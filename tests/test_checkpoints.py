@@ -9,15 +9,11 @@ from typing import Any
 import checkpoint_files as files
 import pytest
 import torch
-from checkpoint_files import codes, floats, scales
+from checkpoint_files import codes, floats, names, scales
 
 from mxlab.checkpoints import KINDS, Report, inspect
 from mxlab.cli import main
 from mxlab.guards import GUARDS
-
-
-def names(report: Report) -> set[str]:
-    return {finding.name for finding in report.findings}
 
 
 def formats(report: Report) -> dict[str, int]:
