@@ -69,6 +69,14 @@ def test_nothing_is_loaded_before_the_reader_reaches_for_it(page: Watched) -> No
     assert page.clean()
 
 
+def test_the_site_can_be_published_from_any_folder(html: Path) -> None:
+    assert (html / ".nojekyll").exists()
+    text = (html / "book" / "index.html").read_text()
+    assert not re.findall(r"""(?:src|href)=["']/[^"']*""", text), "an absolute path"
+    wanted = re.findall(r"""<(?:script|link|img)[^>]*(?:src|href)=["'](https?:[^"']*)""", text)
+    assert wanted == []
+
+
 def test_the_page_and_the_kernel_answer_alike(page: Watched) -> None:
     wake(page.page)
     page.page.get_by_role("combobox", name="GPU").first.select_option("h200")
@@ -153,7 +161,7 @@ def test_a_guard_leads_to_its_page_where_it_is_live_too(page: Watched) -> None:
     wake(page.page)
     page.page.get_by_role("link", name="wsp-deepgemm", exact=True).click()
     page.page.wait_for_url("**/book/guards/wsp-deepgemm.html")
-    expect(page.page.locator("h1")).to_contain_text("N % 64 == 0 and K % 128 == 0")
+    expect(page.page.locator("article h1")).to_contain_text("N % 64 == 0 and K % 128 == 0")
     wake(page.page)
     item = page.page.locator(".item").filter(has=page.page.get_by_text("wsp-deepgemm", exact=True))
     expect(item.first).not_to_have_class("s-passes")
