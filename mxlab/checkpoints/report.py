@@ -124,10 +124,13 @@ def _dialect(weight: Weight, claims: Claims) -> str:
     """Say whose spelling this is: same tensors, told apart by the config where there is one."""
     if weight.format in PLAIN or weight.format == "INT4":
         return ""
-    claimed = claims.of(weight.module)
-    claim = claims.claim
-    if claim and claim.weights != "unknown" and claimed and claimed[0] in (weight.format, ""):
-        return claim.dialect
+    claim, claimed = claims.claim, claims.of(weight.module)
+    if claim and claim.weights != "unknown":
+        # also where a scale is misplaced, or the config excludes what is quantised
+        if weight.format.startswith(claim.weights) or (claimed and not claimed[0]):
+            return claim.dialect
+        if claimed and claimed[0] == weight.format:
+            return claim.dialect
     if weight.weight.dtype == "U32":
         return "MLX"
     if not weight.format.startswith("MXFP8"):
