@@ -137,6 +137,22 @@ def test_a_permalink_restores_the_state_and_back_undoes(
     fresh.close()
 
 
+def test_a_second_page_starts_from_the_snapshot(context: BrowserContext, site: str) -> None:
+    starts = []
+    for _ in range(2):
+        watched = watch(context)
+        watched.page.goto(site + PAGE)
+        number(watched.page, "K")
+        wake(watched.page)
+        starts.append(watched.page.locator("[data-live]").first.get_attribute("data-live"))
+        kept = """async () => { const cache = await caches.open("mxlab-snapshots");
+          while (!(await cache.keys()).length) await new Promise(r => setTimeout(r, 50));
+          return (await cache.keys()).length; }"""
+        assert watched.page.evaluate(kept) == 1
+        assert watched.clean()
+    assert starts == ["cold", "warm"]
+
+
 @pytest.mark.parametrize(
     "hostile",
     [

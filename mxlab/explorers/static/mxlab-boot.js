@@ -27,7 +27,7 @@
     worker.onmessage = ({ data }) => {
       if (data.fatal) fail(data.fatal);
       else if (data.ready) {
-        ready = true;
+        ready = data.ready;
         say("");
         next();
       } else receive(data);
@@ -116,7 +116,7 @@
       },
       live() {
         for (const still of mount.getElementsByClassName("mxlab-static")) still.hidden = true;
-        mount.dataset.live = "true";
+        mount.dataset.live = ready; // warm or cold: how Python started
       },
     };
     values.permalink = () => {

@@ -1,4 +1,4 @@
-// The page's one worker: Pyodide with mxlab. Messages in {id, name, state}, out {ready},
+// The page's one worker: Pyodide with mxlab. Messages in {id, name, state}, out {ready: warm or cold},
 // {id, json} or {fatal}. Started with #<folder of pyodide>; everything else lies beside this file.
 
 const fatal = (error) => postMessage({ fatal: `${error?.message ?? error}`.slice(0, 300) });
@@ -65,7 +65,7 @@ async function start() {
       made = undefined;
     }
   };
-  postMessage({ ready: true });
+  postMessage({ ready: memory && !made ? "warm" : "cold" });
 }
 
 start().catch(fatal);
