@@ -1,7 +1,8 @@
 """Where the scale byte of (row, column) lives: closed forms and their inverses.
 
-The matrix here is the scale matrix: R rows and C = K / 32 columns, one byte a cell. Every layout
-is a grid of tiles; inside a tile the digits of row and column have strides, as in a CuTe layout.
+The matrix here is the scale matrix: R rows and C = K / 32 columns, one byte a cell (a float32 in
+``deepgemm_float32``). Every layout is a grid of tiles; inside a tile the digits of row and column
+have strides, as in a CuTe layout.
 """
 
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,8 @@ class ScaleLayout:
 
     ``row_modes`` and ``col_modes`` are the digits of a row and a column inside one tile, lowest
     first. Tiles follow each other along a row of tiles, or down a column where ``down``.
-    ``transposed``: the matrix is turned before it is tiled. Padding cells hold 0.
+    ``transposed``: the matrix is turned before it is tiled. Padding cells hold 0. ``itemsize`` is
+    the bytes of one scale: 1 for an E8M0 byte, 4 for the float32 2^(byte - 127).
     """
 
     name: str
@@ -59,6 +61,7 @@ class ScaleLayout:
     col_modes: tuple[Mode, ...] = ()
     down: bool = False
     transposed: bool = False
+    itemsize: int = 1
     params: dict[str, int] = field(default_factory=dict, hash=False)
     source: str
 
@@ -83,7 +86,7 @@ class ScaleLayout:
         >>> layout("tile_128x4").nbytes(300, 10)
         4608
         """
-        return prod(self.padded(rows, cols))
+        return prod(self.padded(rows, cols)) * self.itemsize
 
     def padding_fraction(self, rows: int, cols: int) -> float:
         """Return the share of the buffer that is padding, 0..1.
@@ -92,7 +95,7 @@ class ScaleLayout:
         0.998046875
         """
         total = self.nbytes(rows, cols)
-        return (total - rows * cols) / total
+        return (total - rows * cols * self.itemsize) / total
 
     def offset(self, row: int, col: int, rows: int, cols: int) -> int:
         """Return the byte offset of the scale of (row, col) in a matrix of rows x cols.
@@ -122,10 +125,10 @@ class ScaleLayout:
         else:
             tile = tile_row * -(-cols // width) + tile_col
         inside = _spread(row % height, self.row_modes) + _spread(col % width, self.col_modes)
-        return tile * height * width + inside
+        return (tile * height * width + inside) * self.itemsize
 
     def coord(self, offset: int, rows: int, cols: int) -> tuple[int, int] | None:
-        """Return (row, col) of the scale at a byte offset; None for a padding byte.
+        """Return (row, col) of the scale that holds the byte at an offset; None for padding.
 
         Raises InputError where the offset is outside the buffer.
 
@@ -138,7 +141,7 @@ class ScaleLayout:
         offset = whole_number("offset", offset, 0, self.nbytes(rows, cols) - 1)
         wide, high = (rows, cols) if self.transposed else (cols, rows)
         height, width = _size(self.row_modes), _size(self.col_modes)
-        tile, inside = divmod(offset, height * width)
+        tile, inside = divmod(offset // self.itemsize, height * width)
         if self.down:
             tile_col, tile_row = divmod(tile, -(-high // height))
         else:
@@ -210,6 +213,15 @@ LAYOUTS: dict[str, ScaleLayout] = {
             col_modes=(Mode(4, 1),),
             down=True,
             source="DeepGEMM tests/test_layout.py (54e2261)",
+        ),
+        ScaleLayout(
+            name="deepgemm_float32",
+            summary="Hopper: scales as float32, MN-major, rows padded to 4 (16 bytes, for TMA)",
+            formula="(c*A + r)*4, A = 4*ceil(R/4)",
+            row_modes=(Mode(4, 1),),
+            down=True,
+            itemsize=4,
+            source="DeepGEMM SM90, stride (1, round_up(mn, 4)) (54e2261)",
         ),
         ScaleLayout(
             name="kv_paged",

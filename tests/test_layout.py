@@ -45,7 +45,9 @@ def test_bijection(found: ScaleLayout, rows: int, cols: int) -> None:
     assert len(seen) == rows * cols
     total = found.nbytes(rows, cols)
     padding = [o for o in range(total) if found.coord(o, rows, cols) is None]
-    assert len(padding) == total - rows * cols and not set(padding) & set(seen)
+    assert len(padding) == total - rows * cols * found.itemsize and not set(padding) & set(seen)
+    inside = {offset + byte for offset in seen for byte in range(found.itemsize)}
+    assert len(inside) == rows * cols * found.itemsize and not set(padding) & inside
     assert found.padding_fraction(rows, cols) == len(padding) / total
 
 
