@@ -22,8 +22,8 @@ _TOKENS, _CHANNELS = 16, 256  # of the small product
 class Damage:
     """``blocks`` of ``rows`` rows were compared: all, or a sample of a large matrix.
 
-    ``blocks_touched`` get another scale, in ``rows_touched`` rows; ``rows_in_place`` have every
-    scale at the same address in both layouts, whatever the bytes are. ``beyond`` blocks are read
+    ``blocks_touched`` get another scale, in ``rows_touched`` rows. Whatever the bytes are,
+    ``blocks_in_place`` have theirs at one address in both layouts; ``rows_in_place`` all of them. ``beyond`` blocks are read
     past the end of the buffer: what they get is unknown, and they count in no error. ``nan_blocks``
     become NaN. ``relative_error`` is the root of error energy over signal energy of the decoded
     matrix, NaN left out; ``gemm_error`` the same for a product with ``gemm_outputs`` results, of
@@ -36,6 +36,7 @@ class Damage:
     blocks: int
     rows_touched: int
     blocks_touched: int
+    blocks_in_place: int
     rows_in_place: int
     beyond: int
     nan_blocks: int
@@ -111,6 +112,7 @@ def misread(
         blocks=true.size,
         rows_touched=int(touched.any(axis=1).sum()),
         blocks_touched=int(touched.sum()),
+        blocks_in_place=int((here == there).sum()),
         rows_in_place=int((here == there).all(axis=1).sum()),
         beyond=int((~inside).sum()),
         nan_blocks=int((inside & np.isnan(read) & ~np.isnan(true)).sum()),

@@ -12,24 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxlab.block import BLOCK
-from mxlab.detect_decide import THRESHOLD, Candidate, Judge, Reference, weigh
+from mxlab.detect_decide import FOUND, THRESHOLD, Candidate, Judge, Reference, weigh
 from mxlab.detect_readings import Shape, chosen, readings, sample
 from mxlab.errors import InputError, quote, whole_number
 from mxlab.formats import FormatLike, element_format
 from mxlab.layout import MAX_SIDE, LayoutLike
 from mxlab.mxarray import Bytes, normal_axis
 
-__all__ = ["THRESHOLD", "Candidate", "Detection", "detect_layout"]
+__all__ = ["THRESHOLD", "Candidate", "Detection", "detect_layout", "scale_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """``verdict`` is the layout's name, None for "cannot tell" and for "none of them".
+    """``verdict`` is the layout's name; None where ``outcome`` is "cannot tell" or "none" (fits).
 
     ``alike`` names further layouts that are the same on this shape. ``evidence`` is length,
     padding, values, product, codes or scales; ``why`` one sentence with the numbers.
     """
 
+    outcome: str
     verdict: str | None
     alike: tuple[str, ...]
     confidence: float
@@ -74,7 +75,7 @@ def detect_layout(
     ('tile_128x4', ('kv_paged',), 'codes')
     """
     fmt = element_format(fmt)
-    buffer = _buffer(scales)
+    buffer = scale_bytes(scales)
     layouts = chosen(candidates)
     lines = _lines("codes", codes, axis), _lines("values", values, axis)
     flipped = _turned(codes, values, axis)
@@ -83,8 +84,9 @@ def detect_layout(
     judge = Judge(shape, fmt, flipped, *(_taken(part, shape, flipped) for part in lines))
     reference = _reference(activations, product, judge, shape)
     verdict = weigh(found.possible, judge, reference, buffer, shape)
-    best = verdict.order[0].layouts if verdict.found else ()
+    best = verdict.order[0].layouts if verdict.outcome == FOUND else ()
     return Detection(
+        outcome=verdict.outcome,
         verdict=best[0] if best else None,
         alike=best[1:],
         confidence=verdict.confidence,
@@ -103,7 +105,14 @@ def detect_layout(
 # ---- the input ----
 
 
-def _buffer(scales: NDArray[Any]) -> Bytes:
+def scale_bytes(scales: NDArray[Any]) -> Bytes:
+    """Return the bytes (n,) of a scale array in the order of memory.
+
+    ``scales`` is uint8, E8M0 (ml_dtypes), int32, uint32 or float32. Raises InputError otherwise.
+
+    >>> scale_bytes(np.array([[1, 2], [3, 4]], np.uint8).T).tolist()
+    [1, 2, 3, 4]
+    """
     if not isinstance(scales, np.ndarray):
         raise InputError(f"scales are {type(scales).__name__}: expected a NumPy array")
     kinds = ("uint8", "int32", "uint32", "float32", "float8_e8m0fnu")

@@ -23,6 +23,7 @@ from mxlab.formats import Format
 from mxlab.mxarray import Bytes
 
 THRESHOLD = 0.999  # confidence below which the answer is "cannot tell"
+FOUND, UNSURE, NONE = "found", "cannot tell", "none"  # outcomes
 _MISFIT = 0.02  # share of blocks that may contradict a reference: padding rows, edge policies
 _MORE_REGULAR = 2.0  # deviations by which a rival may follow rows and columns more closely
 _LIKELY = 0.99  # the most that scales without codes give
@@ -47,10 +48,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The ranking, whether its first is the answer, the confidence, and why."""
+    """The ranking, the outcome (found, cannot tell, none), the confidence in the first, and why."""
 
     order: tuple[Candidate, ...]
-    found: bool
+    outcome: str
     confidence: float
     evidence: str
     why: str
@@ -89,7 +90,7 @@ def weigh(
 ) -> Verdict:
     """Return the verdict on the possible readings: by reference, length, padding or codes."""
     if not possible:
-        return Verdict((), False, 1.0, "length", _no_length(len(buffer), shape))
+        return Verdict((), NONE, 0.0, "length", _no_length(len(buffer), shape))
     if reference is not None:
         return _by_reference(possible, judge, reference)
     if len(possible) == 1:
@@ -97,18 +98,22 @@ def weigh(
         how = "the only layout of this length"
         if only.layout.itemsize == 4:
             how = "every word is a float32 power of two"
-        return Verdict((_candidate(only),), True, 1.0, "length", f"{len(buffer):,} bytes: {how}")
+        return Verdict((_candidate(only),), FOUND, 1.0, "length", f"{len(buffer):,} bytes: {how}")
     if all(np.array_equal(r.scales, possible[0].scales) for r in possible):
         span = np.unique(possible[0].scales)
         what = f"every scale is {span[0]}" if len(span) == 1 else "the scales are too uniform"
         why = f"{what}: all {len(possible)} readings give the same scales, so none does damage here"
-        return Verdict(tuple(map(_candidate, possible)), False, 0.0, "scales", why)
+        return Verdict(tuple(map(_candidate, possible)), UNSURE, 0.0, "scales", why)
     clean = _by_padding(possible, buffer)
     if clean is not None:
         return clean
     if judge.codes is None:
         return _by_scales(possible)
     return _by_codes(possible, judge, largest_log2(judge.codes, judge.fmt))
+
+
+def _outcome(confidence: float) -> str:
+    return FOUND if confidence >= THRESHOLD else UNSURE
 
 
 def _candidate(r: Reading, losses: Losses | None = None, worse: float | None = None) -> Candidate:
@@ -156,10 +161,10 @@ def _by_reference(possible: tuple[Reading, ...], judge: Judge, reference: Refere
             f"no layout fits: read as {name}, the best, {misfit:.1%} of the {unit} contradict the "
             f"{reference.name} (at most {_MISFIT:.0%} may); stale or foreign scales?"
         )
-        return Verdict(order, False, confidence, reference.name, why)
+        return Verdict(order, NONE, 0.0, reference.name, why)
     if len(ranked) == 1:
         why = f"the only layout of this length, and {misfit:.1%} of the {unit} contradict it"
-        return Verdict(order, True, 1.0, reference.name, why)
+        return Verdict(order, FOUND, 1.0, reference.name, why)
     second, rival = ranked[1]
     why = (
         f"read as {name}, {misfit:.1%} of the {unit} contradict the {reference.name}; as "
@@ -167,7 +172,7 @@ def _by_reference(possible: tuple[Reading, ...], judge: Judge, reference: Refere
     )
     if confidence < THRESHOLD:
         why += f": too few {unit} differ"
-    return Verdict(order, confidence >= THRESHOLD, confidence, reference.name, why)
+    return Verdict(order, _outcome(confidence), confidence, reference.name, why)
 
 
 def _against_best(
@@ -201,7 +206,7 @@ def _by_padding(possible: tuple[Reading, ...], buffer: Bytes) -> Verdict | None:
         f"all {best.padding:,} padding bytes of {best.names[0]} are 0; read as "
         f"{order[1].layouts[0]}, {order[1].dirty:,} of them are not"
     )
-    return Verdict(order, True, confidence, "padding", why)
+    return Verdict(order, FOUND, confidence, "padding", why)
 
 
 def _by_codes(possible: tuple[Reading, ...], judge: Judge, largest: NDArray[Any]) -> Verdict:
@@ -225,7 +230,7 @@ def _by_codes(possible: tuple[Reading, ...], judge: Judge, largest: NDArray[Any]
     elif (veto := _veto(ranked, judge, largest)) is not None:
         confidence = min(confidence, 0.5)
         why += f", but {veto}"
-    return Verdict(order, confidence >= THRESHOLD, confidence, "codes", why)
+    return Verdict(order, _outcome(confidence), confidence, "codes", why)
 
 
 def _veto(ranked: list[tuple[Losses, Reading]], judge: Judge, largest: NDArray[Any]) -> str | None:
@@ -262,4 +267,4 @@ def _by_scales(possible: tuple[Reading, ...]) -> Verdict:
     why = f"scales alone do not settle it ({likely} looks likeliest): give codes or values too"
     if confidence < _LIKELY:
         why = "scales alone do not settle it, and none looks likelier: give codes or values too"
-    return Verdict(order, False, min(confidence, _LIKELY), "scales", why)
+    return Verdict(order, UNSURE, min(confidence, _LIKELY), "scales", why)

@@ -24,6 +24,8 @@ VERBS = {
     "rules": "one amax under every scale rule and library profile",
     "profiles": "how each library quantises a block",
     "layout": "where the scale of (row, column) lives",
+    "detect": "which layout a scale buffer is in, and what misreading it costs",
+    "compare": "one tensor under every rule and profile: SQNR, errors, saturation",
     "shapes": "a config.json: the GEMM shapes of one rank",
     "doctor": "a config.json on a deployment: what stops, where, why",
     "inspect": "a checkpoint: formats, scales, and what was shipped by mistake",
