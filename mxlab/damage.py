@@ -23,11 +23,12 @@ class Damage:
     """``blocks`` of ``rows`` rows were compared: all, or a sample of a large matrix.
 
     ``blocks_touched`` get another scale, in ``rows_touched`` rows. Whatever the bytes are,
-    ``blocks_in_place`` have theirs at one address in both layouts; ``rows_in_place`` all of them. ``beyond`` blocks are read
-    past the end of the buffer: what they get is unknown, and they count in no error. ``nan_blocks``
-    become NaN. ``relative_error`` is the root of error energy over signal energy of the decoded
-    matrix, NaN left out; ``gemm_error`` the same for a product with ``gemm_outputs`` results, of
-    which ``gemm_nan`` are NaN. Errors are None without codes, or where nothing is left to compare.
+    ``blocks_in_place`` have theirs at one address in both layouts, ``rows_in_place`` all of theirs.
+    ``beyond`` blocks are read past the end of the buffer: what they get is unknown, and they count
+    in no error. ``nan_blocks`` become NaN. ``relative_error`` is the root of error energy over
+    signal energy of the decoded matrix, NaN left out; ``gemm_error`` the same for a product with
+    ``gemm_outputs`` results, of which ``gemm_nan`` are NaN. Errors are None without codes, or where
+    nothing is left to compare.
     """
 
     actual: str

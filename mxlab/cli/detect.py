@@ -18,8 +18,9 @@ EXAMPLES = """examples:
 
 Codes are the bytes of (R, K) or (B, R, K) elements; values are the numbers before quantisation; a
 product (M, R) is what activations (M, K) times the weight gave. Where the confidence stays below
-threshold the outcome is "cannot tell"; it is "none" where nothing fits; then layout is null. Exit code 1: --expect was not confirmed.
-JSON: damage has one object for each other way to read the bytes (or for --read-as)."""
+threshold the outcome is "cannot tell"; it is "none" where nothing fits; then layout is null.
+Exit code 1: --expect was not confirmed. JSON: damage has one object for each other way to read the
+bytes (or for --read-as)."""
 
 _ARRAYS = ("codes", "scales", "values", "activations", "product")
 
@@ -179,9 +180,9 @@ def run(args: argparse.Namespace) -> Result:
     costs = _damages(args, found, arrays, candidates)
     names = () if found.verdict is None else (found.verdict, *found.alike)
     confirmed = args.expect is None or args.expect.lower() in names
-    answer = asdict(found)
+    answer: dict[str, Any] = {"layout": found.verdict} | asdict(found)
+    del answer["verdict"]
     answer |= {
-        "layout": answer.pop("verdict"),
         "threshold": THRESHOLD,
         "excluded": [{"layout": name, "why": why} for name, why in found.excluded],
         "damage": [
