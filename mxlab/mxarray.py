@@ -1,4 +1,4 @@
-"""MXArray: codes and scales in NumPy, with everything that is needed to read them."""
+"""MXArray: codes and scales in NumPy or torch, with everything that is needed to read them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from mxlab.formats import element_format
 from mxlab.layout import ScaleLayout
 from mxlab.layout import layout as get_layout
 from mxlab.scale import get_rule
+from mxlab.tensors import is_bytes, library, twin
 
 Bytes = NDArray[np.uint8]
 
@@ -20,6 +21,7 @@ Bytes = NDArray[np.uint8]
 class MXArray:
     """Codes and scales, with everything that is needed to read them.
 
+    Both are NumPy arrays, or torch tensors on one device.
     ``codes`` uint8 has the shape of the data (the quantised axis rounded up to 32 where
     ``padded`` > 0). ``scales`` uint8: in layout ``linear`` the same shape with the axis divided by
     32; in another layout one buffer of bytes for each matrix of the last two axes. ``shape`` is
@@ -51,29 +53,37 @@ class MXArray:
         object.__setattr__(self, "rule", get_rule(self.rule).name)
         for name in ("codes", "scales"):
             array = getattr(self, name)
-            if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
-                kind = getattr(array, "dtype", type(array).__name__)
+            if not is_bytes(array):
+                kind = str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
                 raise InputError(f"{name} are {kind}: expected a uint8 array of bytes")
+        codes, scales = (_home(array) for array in (self.codes, self.scales))
+        if codes != scales:
+            raise InputError(f"codes are in {codes}, scales in {scales}: expected both in one")
         if self.codes.ndim != len(self.shape) or not 0 <= self.axis < self.codes.ndim:
             raise InputError(
                 f"axis {quote(self.axis)} and shape {quote(self.shape)} do not fit codes of shape "
-                f"{self.codes.shape}: expected as many dimensions, and 0 <= axis < them"
+                f"{tuple(self.codes.shape)}: expected as many dimensions, and 0 <= axis < them"
             )
         full = list(self.shape)
         full[self.axis] += self.padded
-        if tuple(full) != self.codes.shape or full[self.axis] % BLOCK:
+        if tuple(full) != tuple(self.codes.shape) or full[self.axis] % BLOCK:
             raise InputError(
-                f"codes have shape {self.codes.shape}: expected {tuple(full)}, axis {self.axis} a "
-                f"multiple of {BLOCK}"
+                f"codes have shape {tuple(self.codes.shape)}: expected {tuple(full)}, axis "
+                f"{self.axis} a multiple of {BLOCK}"
             )
         expected = self.scale_shape
         if self.layout != "linear":
             expected = (*expected[:-2], self.scale_layout.nbytes(*expected[-2:]))
-        if self.scales.shape != expected:
+        if tuple(self.scales.shape) != expected:
             raise InputError(
-                f"scales have shape {self.scales.shape}: expected {expected} in layout "
-                f"{self.layout!r} for codes of shape {self.codes.shape}, axis {self.axis}"
+                f"scales have shape {tuple(self.scales.shape)}: expected {expected} in layout "
+                f"{self.layout!r} for codes of shape {tuple(self.codes.shape)}, axis {self.axis}"
             )
+
+    @property
+    def library(self) -> str:
+        """Whose arrays codes and scales are: ``numpy`` or ``torch``."""
+        return library(self.codes)
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
@@ -98,6 +108,11 @@ class MXArray:
             f"MXArray(shape={self.shape}, format={self.format!r}, rule={self.rule!r}, "
             f"axis={self.axis}, layout={self.layout!r}{pad})"
         )
+
+
+def _home(array: object) -> str:
+    device = getattr(array, "device", "cpu")
+    return library(array) if str(device) == "cpu" else f"{library(array)} on {device}"
 
 
 def require_same(a: MXArray, b: MXArray, names: Sequence[str], what: str) -> None:
@@ -132,7 +147,8 @@ def concatenate(arrays: Sequence[MXArray], axis: int = 0) -> MXArray:
         raise InputError("there are 0 arrays: expected 1 or more")
     first = arrays[0]
     for other in arrays[1:]:
-        require_same(first, other, ("format", "rule", "axis", "padded", "layout"), "concatenate")
+        same = ("library", "format", "rule", "axis", "padded", "layout")
+        require_same(first, other, same, "concatenate")
     axis = normal_axis(axis, len(first.shape))
     if axis == first.axis or first.layout != "linear":
         raise InputError(
@@ -140,8 +156,9 @@ def concatenate(arrays: Sequence[MXArray], axis: int = 0) -> MXArray:
             f"quantised {first.axis}, and layout 'linear' (deinterleave first)"
         )
     try:
-        codes = np.concatenate([a.codes for a in arrays], axis)
-        scales = np.concatenate([a.scales for a in arrays], axis)
+        join = twin(first.codes).concatenate
+        codes = join([a.codes for a in arrays], axis)
+        scales = join([a.scales for a in arrays], axis)
     except ValueError as error:
         raise InputError(f"shapes do not fit: {error}") from None
     shape = list(codes.shape)
