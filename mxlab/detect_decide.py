@@ -26,6 +26,7 @@ THRESHOLD = 0.999  # confidence below which the answer is "cannot tell"
 FOUND, UNSURE, NONE = "found", "cannot tell", "none"  # outcomes
 _MISFIT = 0.02  # share of blocks that may contradict a reference: padding rows, edge policies
 _MORE_REGULAR = 2.0  # deviations by which a rival may follow rows and columns more closely
+_EQUAL = 0.5  # random data have about an eighth of neighbours alike
 _LIKELY = 0.99  # the most that scales without codes give
 _DOUBT = 2.0  # neighbouring scales are not independent: so many deviations count as one
 
@@ -211,6 +212,7 @@ def _by_padding(possible: tuple[Reading, ...], buffer: Bytes) -> Verdict | None:
 
 def _by_codes(possible: tuple[Reading, ...], judge: Judge, largest: NDArray[Any]) -> Verdict:
     """Decide by whether the blocks' largest codes and their scales change together."""
+    equal = _equal_neighbours(largest)
     ranked = sorted(
         ((pairing(judge.lines(r), largest), r) for r in possible),
         key=lambda pair: float(pair[0].units.sum()),
@@ -227,10 +229,20 @@ def _by_codes(possible: tuple[Reading, ...], judge: Judge, largest: NDArray[Any]
     )
     if confidence < THRESHOLD:
         why += ": that can be chance; the scales are too uniform or too wild"
+    elif equal > _EQUAL:
+        confidence = min(confidence, 0.5)
+        why += f", but {equal:.0%} of neighbouring blocks have equal maxima: a pattern, not data"
     elif (veto := _veto(ranked, judge, largest)) is not None:
         confidence = min(confidence, 0.5)
         why += f", but {veto}"
     return Verdict(order, _outcome(confidence), confidence, "codes", why)
+
+
+def _equal_neighbours(largest: NDArray[Any]) -> float:
+    """Return the share of neighbours along a row whose largest codes are equal."""
+    known = np.isfinite(largest[:, 1:]) & np.isfinite(largest[:, :-1])
+    equal = (largest[:, 1:] == largest[:, :-1]) & known
+    return float(equal.sum() / max(int(known.sum()), 1))
 
 
 def _veto(ranked: list[tuple[Losses, Reading]], judge: Judge, largest: NDArray[Any]) -> str | None:

@@ -41,20 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scales-per-head", help="weigh kv_paged with this head_dim / 32")
 
 
-def _whole(text: str, where: str) -> int:
-    plain = text.strip()
-    if not plain.lstrip("-").isascii() or not plain.lstrip("-").isdigit() or len(plain) > 30:
-        raise InputError(f"{where} is {quote(text)}: expected a whole number")
-    return int(plain)
-
-
 def _shape(text: str | None) -> tuple[int | None, int | None]:
     if text is None:
         return None, None
     rows, comma, cols = text.partition(",")
     if not comma:
         raise InputError(f"--shape is {quote(text)}: expected R,C of the scale matrix, as 128,4")
-    return _whole(rows, "--shape rows"), _whole(cols, "--shape columns")
+    return values.whole(rows, "--shape rows"), values.whole(cols, "--shape columns")
 
 
 def _from_checkpoint(args: argparse.Namespace) -> dict[str, Any]:
@@ -112,7 +105,7 @@ def _candidates(args: argparse.Namespace) -> list[ScaleLayout]:
     from mxlab.detect_readings import CANDIDATES
 
     given = {
-        name: _whole(text, f"--{name.replace('_', '-')}")
+        name: values.whole(text, f"--{name.replace('_', '-')}")
         for name in ("page_size", "scales_per_head")
         if (text := getattr(args, name)) is not None
     }
@@ -153,7 +146,7 @@ def _damages(
 
 
 def _axis(args: argparse.Namespace) -> int:
-    return whole_number("--axis", _whole(args.axis, "--axis"), -3, 2)
+    return whole_number("--axis", values.whole(args.axis, "--axis"), -3, 2)
 
 
 def run(args: argparse.Namespace) -> Result:

@@ -1,7 +1,6 @@
 """``mxlab layout``: where the scale of (row, column) lives."""
 
 import argparse
-import re
 from typing import Any
 
 from mxlab.cli import values
@@ -43,16 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scales-per-head", help="kv_paged: head_dim / 32 (default 4)")
 
 
-def _whole(text: str, where: str) -> int:
-    if re.fullmatch(r"-?[0-9]{1,30}", text.strip()) is None:
-        raise InputError(f"{where} is {quote(text)}: expected a whole number")
-    return int(text)
-
-
 def _chosen(args: argparse.Namespace) -> ScaleLayout:
     params = {"page_size": args.page_size, "scales_per_head": args.scales_per_head}
     given = {
-        name: _whole(text, f"--{name.replace('_', '-')}")
+        name: values.whole(text, f"--{name.replace('_', '-')}")
         for name, text in params.items()
         if text is not None
     }
@@ -75,11 +68,11 @@ def _coordinates(text: str, names: tuple[str, ...]) -> list[int]:
         wanted = ",".join(names).upper()
         example = "1,130,5" if len(names) == 3 else "130,5"
         raise InputError(f"--at is {quote(text)}: expected {wanted} such as {example}")
-    return [_whole(part, f"--at {name}") for part, name in zip(parts, names, strict=True)]
+    return [values.whole(part, f"--at {name}") for part, name in zip(parts, names, strict=True)]
 
 
 def _cut(found: ScaleLayout, rows: int, cols: int, text: str) -> dict[str, Any]:
-    row = whole_number("--cut row", _whole(text, "--cut"), 1, max(1, rows - 1))
+    row = whole_number("--cut row", values.whole(text, "--cut"), 1, max(1, rows - 1))
     every = cut_every(found, rows, cols)
     possible = every is not None and row % every == 0 and row < rows
     near = []
@@ -104,11 +97,11 @@ def _cut_text(cut: dict[str, Any], name: str) -> str:
 def run(args: argparse.Namespace) -> Result:
     """Answer the verb."""
     found = _chosen(args)
-    rows, cols = _whole(args.rows, "rows"), _whole(args.cols, "cols")
+    rows, cols = values.whole(args.rows, "rows"), values.whole(args.cols, "cols")
     padded_rows, padded_cols = found.padded(rows, cols)
     share = found.padding_fraction(rows, cols)
     many = batched(
-        found, 1 if args.batches is None else _whole(args.batches, "--batches"), rows, cols
+        found, 1 if args.batches is None else values.whole(args.batches, "--batches"), rows, cols
     )
     data: dict[str, Any] = {
         "layout": found.name,
@@ -155,7 +148,7 @@ def run(args: argparse.Namespace) -> Result:
         data |= {"at": at, "offset": many.offset(*([0, *at] if args.batches is None else at))}
         lines.append(f"({', '.join(map(str, at))}) is at byte {data['offset']}")
     if args.offset is not None:
-        asked = _whole(args.offset, "--offset")
+        asked = values.whole(args.offset, "--offset")
         place = many.coord(asked)
         coord = place if place is None or args.batches is not None else place[1:]
         data |= {"asked_offset": asked, "coord": None if coord is None else list(coord)}

@@ -9,6 +9,7 @@ from mxlab.scale import float32_from_bits
 
 _LONGEST = 400  # characters of one number; a double needs 325 at most when written in full
 _BITS = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,8})")
+_WHOLE = re.compile(r"-?[0-9]{1,30}")
 _CODE = re.compile(r"0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|-?[0-9]{1,16}")
 
 
@@ -83,6 +84,17 @@ def code(text: str, where: str) -> int:
         raise InputError(f"{where} is {quote(text)}: expected 0..255, as 126, 0x7e or 0b1111110")
     plain = text.strip()
     return int(plain, 0) if plain[:2].lower() in ("0x", "0b") else int(plain)
+
+
+def whole(text: str, where: str) -> int:
+    """Return a whole number of at most 30 digits; its range is checked later.
+
+    >>> whole("-3", "--axis")
+    -3
+    """
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise InputError(f"{where} is {quote(text)}: expected a whole number")
+    return int(text)
 
 
 def plain(value: float | None) -> float | str | None:
