@@ -1,7 +1,7 @@
 """The decision between readings of a scale buffer, and its confidence."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ THRESHOLD = 0.999  # confidence below which the answer is "cannot tell"
 FOUND, UNSURE, NONE = "found", "cannot tell", "none"  # outcomes
 _MISFIT = 0.02  # share of blocks that may contradict a reference: padding rows, edge policies
 _MORE_REGULAR = 2.0  # deviations by which a rival may follow rows and columns more closely
+_ZEROS = 0.05  # share of zeros among scales above which padding proves nothing
 _EQUAL = 0.5  # random data have about an eighth of neighbours alike
 _LIKELY = 0.99  # the most that scales without codes give
 _DOUBT = 2.0  # neighbouring scales are not independent: so many deviations count as one
@@ -105,12 +106,15 @@ def weigh(
         what = f"every scale is {span[0]}" if len(span) == 1 else "the scales are too uniform"
         why = f"{what}: all {len(possible)} readings give the same scales, so none does damage here"
         return Verdict(tuple(map(_candidate, possible)), UNSURE, 0.0, "scales", why)
-    clean = _by_padding(possible, buffer)
-    if clean is not None:
-        return clean
+    clean, confidence = _clean(possible, buffer)
+    dirty = tuple(_candidate(r) for r in possible if r not in clean)
+    if len(clean) == 1:
+        return _by_padding(clean[0], dirty, confidence)
     if judge.codes is None:
-        return _by_scales(possible)
-    return _by_codes(possible, judge, largest_log2(judge.codes, judge.fmt))
+        verdict = _by_scales(clean)
+    else:
+        verdict = _by_codes(clean, judge, largest_log2(judge.codes, judge.fmt))
+    return replace(verdict, order=verdict.order + dirty)
 
 
 def _outcome(confidence: float) -> str:
@@ -190,24 +194,30 @@ def _against_best(
     return tuple(order), max(confidence, 0.0)
 
 
-def _by_padding(possible: tuple[Reading, ...], buffer: Bytes) -> Verdict | None:
-    """Decide where one reading alone finds its padding clean, and zeros are rare elsewhere."""
-    clean = [r for r in possible if r.padding and not r.dirty]
-    if len(clean) != 1:
-        return None
-    best = clean[0]
-    zeros = float((buffer[~best.where] == 0).mean())
-    others = [r for r in possible if r is not best]
-    fewest = min(int((best.where & ~r.where).sum()) for r in others)
+def _clean(possible: tuple[Reading, ...], buffer: Bytes) -> tuple[tuple[Reading, ...], float]:
+    """Return the readings whose padding is clean, and how sure it is that no other is right.
+
+    All of them where there is no padding, or where zeros are too common elsewhere to tell.
+    """
+    clean = tuple(r for r in possible if r.padding and not r.dirty)
+    others = [r for r in possible if r not in clean]
+    if not clean or not others:
+        return possible, 0.0
+    zeros = max(float((buffer[~r.where] == 0).mean()) for r in clean)
+    fewest = min(int((a.where & ~b.where).sum()) for a in clean for b in others)
     confidence = max(0.0, 1.0 - len(others) * (zeros + 0.01) ** fewest)
-    if confidence < THRESHOLD or zeros > 0.05:
-        return None
-    order = (_candidate(best), *map(_candidate, sorted(others, key=lambda r: r.dirty)))
+    if zeros > _ZEROS or confidence < THRESHOLD:
+        return possible, 0.0
+    return clean, confidence
+
+
+def _by_padding(best: Reading, dirty: tuple[Candidate, ...], confidence: float) -> Verdict:
+    others = tuple(sorted(dirty, key=lambda c: c.dirty))
     why = (
         f"all {best.padding:,} padding bytes of {best.names[0]} are 0; read as "
-        f"{order[1].layouts[0]}, {order[1].dirty:,} of them are not"
+        f"{others[0].layouts[0]}, {others[0].dirty:,} of them are not"
     )
-    return Verdict(order, FOUND, confidence, "padding", why)
+    return Verdict((_candidate(best), *others), FOUND, confidence, "padding", why)
 
 
 def _by_codes(possible: tuple[Reading, ...], judge: Judge, largest: NDArray[Any]) -> Verdict:

@@ -82,7 +82,7 @@ def places(found: ScaleLayout, shape: Shape, taken: NDArray[np.int64] | None = N
     return np.asarray((by_row[:, None] + by_col) // found.itemsize, np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
     """The scales (rows taken, cols) as ``names`` read them: layouts that place all of them alike.
 

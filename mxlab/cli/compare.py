@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> Result:
     }
     text = _text(found, name)
     if target is not None:
-        write(found, target, quote(name).strip("'"))
+        write(found, target, ascii(name)[1:-1][:80])
         data["plot"] = str(target)
         text += f"\n\nwritten to {quote(str(target))}"
     return Result(data, text)
