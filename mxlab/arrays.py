@@ -39,7 +39,7 @@ def _outputs(
     if out is None:
         return library.empty(codes, data), library.empty(scales, data)
     if not isinstance(out, tuple | list) or len(out) != 2:
-        raise InputError(f"out is {quote(type(out).__name__)}: expected a pair (codes, scales)")
+        raise InputError(f"out is {type(out).__name__}: expected a pair (codes, scales)")
     for name, buffer, shape in (("codes", out[0], codes), ("scales", out[1], scales)):
         fault = library.buffer_fault(buffer, data)
         if fault or tuple(buffer.shape) != shape:

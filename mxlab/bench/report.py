@@ -10,12 +10,18 @@ from mxlab.bench.timing import Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One variant: its name, whether it is a peer's, its times, and how its result was checked."""
+    """One variant: its name, whether it is a peer's, its times, and how its result was checked.
+
+    ``family`` names the peer that several rows belong to; ``peak`` is the peak memory as a multiple
+    of input and output together, None where it was not measured.
+    """
 
     name: str
     peer: bool
     timing: Timing
     checked: str  # what the result was compared with, and what came out
+    family: str = ""
+    peak: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,22 @@ class Report:
         peer = self.fastest_peer
         return None if peer is None else peer.timing.median / row.timing.median
 
+    @property
+    def families(self) -> Mapping[str, Row]:
+        """Peer -> its fastest row."""
+        found: dict[str, Row] = {}
+        for row in self.rows:
+            best = found.get(row.family)
+            if row.family and (best is None or row.timing.median < best.timing.median):
+                found[row.family] = row
+        return found
+
+    def ratios(self, row: Row) -> dict[str, float]:
+        """Return how many times faster than each peer's fastest row a row is."""
+        return {
+            name: best.timing.median / row.timing.median for name, best in self.families.items()
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return the run with its provenance."""
         peer = self.fastest_peer
@@ -48,18 +70,21 @@ class Report:
             "parameters": dict(self.parameters),
             "unit": self.unit,
             "fastest_peer": peer and peer.name,
+            "fastest_of": {name: row.name for name, row in self.families.items()},
             "rows": [
                 {
                     "name": row.name,
                     "peer": row.peer,
                     "rate": self.work / row.timing.median,
                     "ratio_to_fastest_peer": self.ratio(row),
+                    "ratios": self.ratios(row),
                     "seconds": {
                         name: getattr(row.timing, name)
                         for name in ("first", "minimum", "median", "maximum")
                     },
                     "runs": row.timing.runs,
                     "checked": row.checked,
+                    "peak_memory_ratio": row.peak,
                 }
                 for row in self.rows
             ],

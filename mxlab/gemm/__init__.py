@@ -43,7 +43,7 @@ def _check(a: MXArray, b: MXArray) -> None:
             raise InputError(f"{name} is {quote(type(q).__name__)}: expected an MXArray")
         if len(q.shape) != 2:
             raise InputError(f"{name} has {len(q.shape)} dimensions: expected 2")
-    require_same(a, b, ("format", "layout"), "gemm")
+    require_same(a, b, ("library", "format", "layout"), "gemm")
     if a.axis != 1:
         raise InputError(f"a has {_shape(a)}: expected (M, K) quantised along axis 1, its K")
     if a.shape[1] != b.shape[b.axis]:

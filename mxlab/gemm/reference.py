@@ -10,7 +10,7 @@ from mxlab.mxarray import MXArray
 
 
 def matmul(a: MXArray, b: MXArray) -> NDArray[Any]:
-    """Return the product of the dequantised matrices, float64 (M, N).
+    """Return the product of the dequantised matrices, float64 (M, N), of their library.
 
     Products of two elements with their scales are exact in float64; only their sum rounds.
 
@@ -20,4 +20,4 @@ def matmul(a: MXArray, b: MXArray) -> NDArray[Any]:
     """
     left, right = dequantize(a, np.float64), dequantize(b, np.float64)
     product = left @ (right.T if b.axis == 1 else right)
-    return np.asarray(product)
+    return product if a.library == "torch" else np.asarray(product)

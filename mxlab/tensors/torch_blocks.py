@@ -19,15 +19,14 @@ from mxlab.block import BLOCK
 from mxlab.errors import InputError, quote
 from mxlab.formats import Format
 from mxlab.scale import MANTISSA, MAX_BYTE, NAN_BYTE, ScaleRule
-from mxlab.tensors.numpy_blocks import dtype_name as numpy_dtype_name
+from mxlab.tensors import numpy_blocks
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 KIND = "a torch tensor"
 
 _INF = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
-_CHUNK = {"cpu": 1 << 18}  # values at a time, for the temporaries; other devices take more
-_CHUNK_ELSEWHERE = 1 << 24
+_CHUNK = 1 << 24  # values at a time: bounds the temporaries of about 8 operations
 
 
 def as_float32(x: Tensor) -> Tensor:
@@ -202,6 +201,22 @@ def _run_compiled(
         ) from None
 
 
+def _in_numpys_reach(data: Tensor) -> bool:
+    return data.device.type == "cpu"
+
+
+def _run_eagerly(
+    data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor
+) -> None:
+    blocks, _, inner = data.shape
+    width = max(1, min(inner, _CHUNK // BLOCK))
+    height = max(1, _CHUNK // BLOCK // width)
+    for start in range(0, blocks, height):
+        for left in range(0, inner, width):
+            part = slice(start, start + height), slice(None), slice(left, left + width)
+            _blocks(data[part], threshold, fmt, codes[part], scales[part])
+
+
 @torch.no_grad()
 def quantize_blocks(
     data: Tensor,
@@ -214,6 +229,9 @@ def quantize_blocks(
 ) -> None:
     """Quantise float32 or bfloat16 [blocks, 32, inner] into codes and scales [blocks, 1, inner].
 
+    On a CPU, what is not compiled runs NumPy's blocks on the tensors' own memory: they take turns
+    in the cache, where torch's operations each go through the main memory.
+
     >>> from mxlab.formats import E4M3
     >>> from mxlab.scale import RULES
     >>> codes, scales = (torch.empty(1, n, 1, dtype=torch.uint8) for n in (32, 1))
@@ -221,18 +239,15 @@ def quantize_blocks(
     >>> scales.item(), hex(codes[0, 0, 0])
     (119, '0x78')
     """
-    threshold = _threshold(rule.threshold(fmt), data.device)
-    blocks, _, inner = data.shape
-    if compiled and blocks > 1 and not data.is_meta:
-        _run_compiled(data, threshold, fmt, codes, scales)
+    if _in_numpys_reach(data) and not compiled:
+        words = data.view(torch.int16) if data.dtype == torch.bfloat16 else data
+        arrays = (tensor.numpy() for tensor in (codes, scales))
+        numpy_blocks.quantize_blocks(words.numpy(), fmt, rule, *arrays)
         return
-    chunk = _CHUNK.get(data.device.type, _CHUNK_ELSEWHERE) // BLOCK
-    width = max(1, min(inner, chunk))
-    height = max(1, chunk // width)
-    for start in range(0, blocks, height):
-        for left in range(0, inner, width):
-            part = slice(start, start + height), slice(None), slice(left, left + width)
-            _blocks(data[part], threshold, fmt, codes[part], scales[part])
+    threshold = _threshold(rule.threshold(fmt), data.device)
+    compiled = compiled and len(data) > 1 and not data.is_meta
+    run = _run_compiled if compiled else _run_eagerly
+    run(data, threshold, fmt, codes, scales)
 
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -246,7 +261,7 @@ def dtype_name(dtype: Any) -> str:
     """
     if isinstance(dtype, torch.dtype):
         return str(dtype).removeprefix("torch.")
-    return numpy_dtype_name(dtype)
+    return numpy_blocks.dtype_name(dtype)
 
 
 def dequantize_blocks(codes: Tensor, scales: Tensor, fmt: Format, dtype: Any) -> Tensor:
