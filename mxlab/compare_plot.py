@@ -24,7 +24,7 @@ def check_target(path: str) -> Path:
         found = Path(path)
         if found.suffix.lower() not in SUFFIXES:
             raise InputError(f"--plot is {quote(path)}: expected a name that ends in .svg or .png")
-        if not found.parent.is_dir() or found.is_dir():
+        if "\0" in path or not found.parent.is_dir() or found.is_dir():
             raise InputError(f"--plot is {quote(path)}: expected a file in a folder that exists")
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):

@@ -201,6 +201,11 @@ def _text(
     else:
         lines.append("layout: " + ("none fits" if found.outcome == "none" else found.outcome))
     lines.append(f"because {found.why}")
+    if args.read_as is not None and not costs:
+        lines.append(
+            f"what reading as {args.read_as.lower()} costs is known for one matrix only, "
+            "quantised along its last axis, once its layout is"
+        )
     if not confirmed:
         lines.append(_not_confirmed(args.expect.lower(), names))
     if found.ranking:
