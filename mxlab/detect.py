@@ -80,7 +80,7 @@ def detect_layout(
     lines = _lines("codes", codes, axis), _lines("values", values, axis)
     flipped = _turned(codes, values, axis)
     shape = _shape(rows, cols, lines, turned=flipped)
-    found = readings(buffer, shape, layouts, scales.shape)
+    found = readings(buffer, shape, layouts, _stored(scales))
     judge = Judge(shape, fmt, flipped, *(_taken(part, shape, flipped) for part in lines))
     reference = _reference(activations, product, judge, shape)
     verdict = weigh(found.possible, judge, reference, buffer, shape)
@@ -124,6 +124,12 @@ def scale_bytes(scales: NDArray[Any]) -> Bytes:
     if flat.dtype.itemsize == 4:
         flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(flat).view(np.uint8)
+
+
+def _stored(scales: NDArray[Any]) -> tuple[int, ...]:
+    """Return the shape in the order of memory: that of a Fortran-ordered array is turned round."""
+    turned = scales.flags.f_contiguous and not scales.flags.c_contiguous
+    return scales.shape[::-1] if turned else scales.shape
 
 
 def _turned(codes: NDArray[Any] | None, values: NDArray[Any] | None, axis: int) -> bool:

@@ -190,11 +190,17 @@ def test_the_array_s_shape_tells_row_major_from_its_transpose() -> None:
     assert (answer.verdict, answer.evidence) == ("linear", "length")
     assert detect_layout(q.scales.T.copy(), 64, 3).verdict == "linear_transposed"
     # in memory a Fortran-ordered array is its transpose, whatever its shape says
-    fortran = np.asfortranarray(q.scales)
-    flat = detect_layout(q.scales.reshape(-1), codes=q.codes, values=dequantize(q))
-    assert flat.verdict == "linear"
-    turned = detect_layout(fortran.ravel(order="K"), codes=q.codes, values=dequantize(q))
-    assert turned.verdict == "linear_transposed"
+    assert detect_layout(np.asfortranarray(q.scales), 64, 3).verdict == "linear_transposed"
+    flat = {"codes": q.codes, "values": dequantize(q)}
+    assert detect_layout(q.scales.reshape(-1), **flat).verdict == "linear"
+    assert detect_layout(q.scales.T.reshape(-1), **flat).verdict == "linear_transposed"
+    packed = interleave(q.scales, "deepgemm_packed").view("<i4").reshape(1, 64).T
+    assert packed.shape == (64, 1) and packed.strides == (4, 256)
+    assert detect_layout(packed, **flat).verdict == "tile_8x4"  # the same bytes for one word
+    wide = quantize(weights("rows", 64, 8, np.random.default_rng(3)), axis=1)
+    packed = interleave(wide.scales, "deepgemm_packed").view("<i4").reshape(2, 64).T
+    answer = detect_layout(packed, codes=wide.codes, values=dequantize(wide))
+    assert packed.strides == (4, 256) and answer.verdict == "deepgemm_packed"
 
 
 @pytest.mark.parametrize("name", ["linear", "te_columnwise", "tile_128x4"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mxlab.arrays import interleave
 from mxlab.errors import InputError
-from mxlab.layout import LAYOUTS, MAX_SIDE, ScaleLayout, layout
+from mxlab.layout import LAYOUTS, MAX_SIDE, Mode, ScaleLayout, layout
 from mxlab.layout_batched import batched
 from mxlab.layout_notation import bases, cut_every, cute
 
@@ -92,6 +92,13 @@ def test_bases_exist_exactly_where_exclusive_or_gives_every_offset(found: ScaleL
         met.add(exist)
     assert True in met or found.params.get("scales_per_head") == 3
     assert False in met or found.name == "deepgemm_float32"
+
+
+def test_no_bases_where_an_inner_digit_is_no_power_of_two() -> None:
+    made_up = ScaleLayout(
+        name="odd", summary="", formula="", source="", row_modes=(Mode(3, 1), Mode(2, 4))
+    )
+    assert bases(made_up, 3, 1) is None and bases(made_up, 6, 1) is None
 
 
 @NAMED
