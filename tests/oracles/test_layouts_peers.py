@@ -35,6 +35,14 @@ def scales(*shape: int) -> Bytes:
     return found.astype(np.uint8)
 
 
+def laid(plain: Bytes, name: str) -> Bytes:
+    """What the NumPy and the torch twin make of the scales: one and the same."""
+    found = interleave(plain, name)
+    twin: Any = interleave(torch.from_numpy(plain), name)  # type: ignore[call-overload]
+    np.testing.assert_array_equal(found, twin.numpy())
+    return found
+
+
 def package(name: str) -> Path:
     """Where an installed package lies; skip where it is absent."""
     spec = importlib.util.find_spec(name)
@@ -78,15 +86,15 @@ def te_swizzle() -> Callable[..., Any]:
 
 @pytest.mark.parametrize("shape", [(128, 4), (256, 8), (384, 24), (128, 12)])
 def test_transformer_engine_row_wise(te_swizzle: Any, shape: tuple[int, int]) -> None:
-    mine = interleave(scales(*shape), "tile_128x4")
+    mine = laid(scales(*shape), "tile_128x4")
     np.testing.assert_array_equal(mine, te_swizzle(scales(*shape), 1, False).reshape(-1))
 
 
 @pytest.mark.parametrize("shape", [(4, 128), (8, 256), (24, 384), (12, 128)])
 def test_transformer_engine_column_wise(te_swizzle: Any, shape: tuple[int, int]) -> None:
-    mine = interleave(scales(*shape), "te_columnwise")
+    mine = laid(scales(*shape), "te_columnwise")
     np.testing.assert_array_equal(mine, te_swizzle(scales(*shape), 1, True).reshape(-1))
-    assert (mine != interleave(scales(*shape[::-1]), "tile_128x4")).any()  # not by chance
+    assert (mine != laid(scales(*shape[::-1]), "tile_128x4")).any()  # not by chance
 
 
 @pytest.mark.parametrize("shape", [(3, 100), (5, 130), (1, 1)])
@@ -96,7 +104,7 @@ def test_transformer_engine_column_wise_padded(te_swizzle: Any, shape: tuple[int
     assert (rows % 4, cols % 128) == (0, 0)
     whole = np.zeros((rows, cols), np.uint8)
     whole[: shape[0], : shape[1]] = scales(*shape)
-    mine = interleave(scales(*shape), "te_columnwise")
+    mine = laid(scales(*shape), "te_columnwise")
     np.testing.assert_array_equal(mine, te_swizzle(whole, 1, True).reshape(-1))
 
 
@@ -135,7 +143,7 @@ def test_deepgemm_packed(deepgemm_pack: Any, shape: tuple[int, int]) -> None:
     plain = scales(*shape)
     numbers = torch.from_numpy(np.exp2(plain.astype(np.float32) - 127))
     packed = deepgemm_pack(numbers)
-    mine = interleave(plain, "deepgemm_packed")
+    mine = laid(plain, "deepgemm_packed")
     aligned = -(-shape[0] // 4) * 4
     assert packed.shape == (shape[0], -(-shape[1] // 4))
     assert shape[0] == 1 or packed.stride(0) == 1
@@ -146,7 +154,7 @@ def test_deepgemm_packed(deepgemm_pack: Any, shape: tuple[int, int]) -> None:
 def test_deepgemm_packed_batches(deepgemm_pack: Any) -> None:
     plain = scales(3, 33, 5)
     packed = deepgemm_pack(torch.from_numpy(np.exp2(plain.astype(np.float32) - 127)))
-    mine = interleave(plain, "deepgemm_packed").reshape(-1)
+    mine = laid(plain, "deepgemm_packed").reshape(-1)
     assert mine.size == batched("deepgemm_packed", 3, 33, 5).nbytes
     assert packed.stride(0) * 4 == batched("deepgemm_packed", 3, 33, 5).stride
     np.testing.assert_array_equal(mine, storage(packed, mine.size))
@@ -162,7 +170,7 @@ def test_torch_vendored_quack(shape: tuple[int, int]) -> None:
         pytest.skip("this torch vendors no quack")
     quack = load(path, "peer_quack_mx_utils")
     plain = torch.from_numpy(scales(*shape)).view(torch.float8_e8m0fnu)
-    same(interleave(scales(*shape), "tile_128x4"), quack.to_blocked(plain).view(torch.uint8))
+    same(laid(scales(*shape), "tile_128x4"), quack.to_blocked(plain).view(torch.uint8))
 
 
 @RAGGED
@@ -173,7 +181,7 @@ def test_torch_vendored_quack_batches(shape: tuple[int, int]) -> None:
     ceil_div = function(path, "ceil_div", {})
     pack = function(path, "pack_scale_2d_to_blocked_contig", {"torch": torch, "ceil_div": ceil_div})
     plain = scales(3, *shape)
-    same(interleave(plain, "tile_128x4"), pack(torch.from_numpy(plain)))
+    same(laid(plain, "tile_128x4"), pack(torch.from_numpy(plain)))
 
 
 @RAGGED
@@ -183,7 +191,7 @@ def test_torchao_batches(shape: tuple[int, int]) -> None:
 
     plain = scales(3, *shape)
     theirs = torch_to_blocked_per_group_3d(torch.from_numpy(plain).view(torch.float8_e8m0fnu))
-    same(interleave(plain, "tile_128x4"), theirs.view(torch.uint8))
+    same(laid(plain, "tile_128x4"), theirs.view(torch.uint8))
 
 
 # ---- FlashInfer: 100 MB, so not in the test extra; its bytes are in layout_vectors.json ----
@@ -207,6 +215,6 @@ def test_flashinfer_batches(shape: tuple[int, int]) -> None:
     path = package("flashinfer") / "trace" / "templates" / "gemm.py"
     undo = function(path, "_unswizzle_batched_sf_128x4", {"torch": torch})
     plain = scales(3, *shape)
-    buffer = interleave(plain, "tile_128x4")
+    buffer = laid(plain, "tile_128x4")
     same(plain, undo(torch.from_numpy(buffer), 3, *shape))
     np.testing.assert_array_equal(deinterleave(buffer, *shape, "tile_128x4"), plain)
