@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mxlab.errors import InputError, quote
 from mxlab.guards import (
     STAGES,
     ConfigFacts,
@@ -20,6 +21,7 @@ from mxlab.guards import (
     Status,
     Verdict,
     check,
+    facts,
 )
 from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes, tp_that_load
 from mxlab.quantized import Coverage, coverage
@@ -144,6 +146,25 @@ def _invalid(row: Linear, deployment: Deployment, version: str, fix: str) -> Ver
     )
 
 
+def _beyond(deployment: Deployment, config: ConfigFacts) -> tuple[str, ...]:
+    """Say what of the quantisation no guard looks at; InputError for a block no layer can have."""
+    quant = facts(deployment, config=config).quant
+    if quant.method is None:
+        return ()
+    if not quant.fp8_config:
+        return (
+            f"quantisation {quote(quant.method)}: SGLang has other classes for it than for fp8 and "
+            "mxfp8, and no guard of the table looks at its layers",
+        )
+    sizes = quant.block if isinstance(quant.block, list) else []
+    if len(sizes) == 2 and not all(type(size) is int and size > 0 for size in sizes):
+        raise InputError(
+            f"quantization_config.weight_block_size is {quote(sizes)}: expected two whole numbers "
+            "above 0, such as [128, 128]"
+        )
+    return ()
+
+
 def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
     """Ask every guard about one model on one deployment; no suggestions."""
     found = shapes(config, tp=deployment.tp, ep=deployment.ep)
@@ -151,10 +172,11 @@ def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
     architectures = found.config.get("architectures")
     if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
         deployment = replace(deployment, architecture=architectures[0])
-    facts = ConfigFacts(values)
+    claims = ConfigFacts(values)
+    found = replace(found, unknown=(*found.unknown, *_beyond(deployment, claims)))
 
     def ask(**subject: Any) -> tuple[Verdict, ...]:
-        verdicts = check(deployment, config=facts, **subject)
+        verdicts = check(deployment, config=claims, **subject)
         return tuple(verdicts[len(server) :]) if subject else tuple(verdicts)
 
     server: tuple[Verdict, ...] = ()

@@ -1,11 +1,11 @@
 """Which of a model's linears the deployment quantises: the ignore list, applied layer by layer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_layer_skipped
-from mxlab.guards.ignore import MixedShards
+from mxlab.guards.ignore import Entries, MixedShards
 from mxlab.models import Linear, Shapes
 
 #: family -> a component of checkpoint names that SGLang's model class renames in the ignore list
@@ -26,7 +26,7 @@ class Coverage:
     mixed: str = ""
 
 
-def _skipped(row: Linear, entries: Sequence[str]) -> Coverage:
+def _skipped(row: Linear, entries: Entries) -> Coverage:
     kept = 0
     for index in row.indices or (0,):
         path = row.path.replace("{layer}", str(index))
@@ -57,7 +57,8 @@ def coverage(
     if found.family and found.family in _RENAMED:
         old, new = _RENAMED[found.family]
         entries = [entry.replace(old, new) for entry in entries]
+    arranged = Entries.of(entries)
     return tuple(
-        Coverage(0, row.unquantized) if row.unquantized else _skipped(row, entries)
+        Coverage(0, row.unquantized) if row.unquantized else _skipped(row, arranged)
         for row in found.layers
     )

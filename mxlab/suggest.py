@@ -6,7 +6,7 @@ from typing import Any
 
 from mxlab.doctor import Report, evaluate
 from mxlab.errors import InputError
-from mxlab.guards import Deployment, Status
+from mxlab.guards import Deployment, Status, platform
 
 IGNORED = "SGLANG_FP8_IGNORED_LAYERS"
 WANTED = 4  # suggestions to offer
@@ -26,13 +26,18 @@ class Change:
 def _flags(deployment: Deployment) -> Iterator[Change]:
     for backend in ("auto", "deep_gemm", "flashinfer_cutlass", "flashinfer_cutedsl"):
         yield Change("fp8_gemm_backend", backend, f"--fp8-gemm-backend {backend}")
-    for runner in ("auto", "deep_gemm", "flashinfer_trtllm", "cutlass"):
+    runners = ("auto", "deep_gemm", "flashinfer_trtllm", "cutlass")
+    for runner in runners:
+        if runner == "flashinfer_trtllm" and not platform(deployment).blackwell:
+            continue  # FlashInfer builds these kernels for Blackwell only, and no guard says so
         yield Change("moe_runner_backend", runner, f"--moe-runner-backend {runner}")
     if deployment.kv_cache_dtype == "mxfp8":
         yield Change("page_size", 128, "--page-size 128")
         yield Change("attention_backend", "fa4", "--attention-backend fa4")
         yield Change("kv_cache_dtype", "fp8_e4m3", "--kv-cache-dtype fp8_e4m3")
     yield Change("dtype", "bfloat16", "--dtype bfloat16")
+    for package in sorted(Deployment().packages - deployment.packages):
+        yield Change("packages", deployment.packages | {package}, f"--with {package}")
 
 
 def _sizes(deployment: Deployment) -> Iterator[Change]:

@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 from mxlab.doctor import Report, doctor, evaluate
+from mxlab.errors import InputError
 from mxlab.guards import STAGES, Deployment, Status
 from mxlab.models import read_config
 from mxlab.suggest import IGNORED
@@ -148,6 +150,8 @@ def _applied(flags: Deployment, changes: list[str]) -> Deployment:
     for change in changes:
         if change == "no --quantization":
             flags = replace(flags, quantization=None)
+        elif change.startswith("--with "):
+            flags = replace(flags, packages=flags.packages | {change.removeprefix("--with ")})
         elif change.startswith(IGNORED):
             flags = replace(flags, env={**flags.env, IGNORED: change.partition("=")[2]})
         else:
@@ -189,3 +193,62 @@ def test_an_expert_layer_without_a_rule_is_unknown_not_missing() -> None:
     report = evaluate(config, Deployment(gpu="b200"))
     assert report.outcome == "unknown"
     assert any(line.startswith("layers 0: experts") for line in report.shapes.unknown)
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        ("MiniMax-M3-NVFP4", "modelopt_mixed"),
+        ("gpt-oss-120b", "mxfp4"),
+        ("Kimi-K2.5", "compressed-tensors"),
+    ],
+)
+def test_a_method_without_guards_is_unknown_and_not_fine(model: str, method: str) -> None:
+    path = Path(__file__).parent / "data/models" / f"{model}.json"
+    report = doctor(path, Deployment(gpu="b200", tp=8), suggest=False)
+    assert report.outcome == "unknown"
+    assert any(f"quantisation '{method}'" in line for line in report.shapes.unknown)
+
+
+def test_no_suggestion_names_a_runner_that_the_gpu_cannot_build() -> None:
+    path = Path(__file__).parent / "data/models/Qwen3-235B-A22B-FP8.json"
+    flags = Deployment(gpu="h200", tp=8)
+    report = doctor(path, flags)
+    assert report.first_stop is not None and report.first_stop[1].guard == "moe-inter-n"
+    changes = [change for row in report.suggestions for change in row["changes"]]
+    assert "--tp 4" in changes and not any("trtllm" in change for change in changes)
+    blackwell = doctor(path, replace(flags, gpu="rtx5090"))
+    assert any("trtllm" in change for row in blackwell.suggestions for change in row["changes"])
+
+
+def test_a_missing_package_is_suggested() -> None:
+    flags = replace(B200, tp=4, fp8_gemm_backend="deep_gemm", packages=frozenset({"deep_gemm"}))
+    report = doctor("Qwen2.5-72B-Instruct", flags)
+    assert {"changes": ["--with flashinfer"], "outcome": "runs-degraded"} in report.suggestions
+
+
+@pytest.mark.parametrize("block", [[0, 0], [-128, 128], ["128", "128"], [128, True], [128, 1.0]])
+def test_a_block_that_no_layer_can_have_is_bad_input(block: list[Any]) -> None:
+    config = read_config("Llama-3.1-8B")
+    config["quantization_config"] = {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": block,
+    }
+    with pytest.raises(InputError, match=r"weight_block_size is .*expected two whole numbers"):
+        evaluate(config, Deployment(gpu="h200"))
+
+
+def test_a_long_ignore_list_does_not_make_the_search_hang() -> None:
+    config = read_config("Llama-3.1-8B")
+    names = [f"model.layers.{index}.nobody" for index in range(20_000)]
+    config["quantization_config"] = {
+        "quant_method": "mxfp8",
+        "activation_scheme": "dynamic",
+        "ignored_layers": [*names, "model.layers.3.mlp.down_proj"],
+    }
+    start = process_time()
+    report = doctor(config, Deployment(gpu="h200", tp=8))
+    assert process_time() - start < 20  # compared one by one it took minutes
+    down = next(row for row in report.layers if row.linear.linear == "down_proj")
+    assert down.coverage.layers == 31 and report.suggestions

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from guard_cases import cases, deployments, machines, outcome_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mxlab.errors import InputError
 from mxlab.guards import ConfigFacts, Deployment, Facts, Status, facts
 from mxlab.guards import backend as rules
 from mxlab.guards import quant as q
-from mxlab.guards.ignore import EmptyShards, MixedShards, is_layer_skipped
+from mxlab.guards.ignore import EmptyShards, Entries, MixedShards, is_layer_skipped, matches
 from mxlab.guards.quant import dense, from_arguments, from_values, min_capability, parse_modelopt
 
 PARSE = (
@@ -128,6 +130,14 @@ def test_verify_quantization(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("ModelConfig._parse_modelopt_quant_config"))
 def test_parse_modelopt(case: dict[str, Any]) -> None:
     assert parse_modelopt(case["input"]["config"]) == case["outcome"]["value"]["parsed"]
+
+
+_NAME = st.lists(st.sampled_from(["", "a", "b", "layers", "0"]), max_size=5).map(".".join)
+
+
+@given(st.lists(_NAME, max_size=6), _NAME)
+def test_looking_up_equals_comparing_with_each(entries: list[str], path: str) -> None:
+    assert Entries.of(entries).cover(path) is any(matches(entry, path) for entry in entries)
 
 
 @pytest.mark.parametrize("case", cases("quantization.utils.is_layer_skipped"))

@@ -124,3 +124,14 @@ def test_prologue(case: dict[str, Any]) -> None:
     )
     rows = ("ink-py-dims", "ink-py-sf", "ink-py-shape", "ink-py-contig")
     _agrees(outcome_of(rows, facts(Deployment(gpu="b200"), prologue=prologue)), outcome)
+
+
+def test_mxfp8_of_a_latent_is_plain_fp8() -> None:
+    def found(dtype: str, mla: bool) -> Status:
+        kv = KvCacheFacts(192, 128, 1, mla=mla)
+        verdicts = check(Deployment(gpu="b200", kv_cache_dtype=dtype), kv_cache=kv)
+        return {v.guard: v.status for v in verdicts}["silent-kv-latent"]
+
+    assert found("mxfp8", True) is Status.SILENT
+    assert found("mxfp8", False) is Status.PASSES
+    assert found("fp8_e4m3", True) is Status.NOT_REACHED

@@ -110,6 +110,14 @@ def test_no_such_file_offers_the_shipped_models(name: str) -> None:
         assert message.endswith("did you mean 'Llama-3.1-8B'?")
 
 
+@pytest.mark.parametrize(
+    "path", ["/nowhere/Llama-3.1-8B", "./Llama-3.1-8B", "../x/Llama-3.1-8B", "a/b/Llama-3.1-8B"]
+)
+def test_a_path_that_is_not_there_is_no_shipped_model(path: str) -> None:
+    with pytest.raises(InputError, match="no file, folder or shipped model"):
+        read_config(path)
+
+
 def test_shipped_name_with_owner_and_other_case() -> None:
     assert read_config("meta-llama/llama-3.1-8b")["hidden_size"] == 4096
 

@@ -160,7 +160,7 @@ def _row(layer: LayerReport) -> list[object]:
         verdict, because = "16 bit", cover.why_not
     else:
         passed = [v.because for v in layer.verdicts if v.status is Status.PASSES]
-        verdict = "passes" if passed else "not MXFP8"
+        verdict = "passes" if passed else "no guard"
         reasons = passed or [v.because for v in layer.verdicts] or ["no guard looks at it"]
         because = next((text for text in reversed(reasons) if "%" in text), reasons[-1])
     return [row.linear, count, row.n, row.k, verdict, because]

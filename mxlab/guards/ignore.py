@@ -1,6 +1,7 @@
 """Which layers a checkpoint leaves unquantised, by SGLang's rules for ``ignored_layers``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mxlab.errors import InputError, quote
 
@@ -34,9 +35,32 @@ def matches(entry: str, prefix: str) -> bool:
     return f".{entry}." in f".{prefix}."
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The ignored entries, arranged so that a layer is looked up and not compared with each."""
+
+    exact: frozenset[str]
+    names: frozenset[str]  # without trailing dots
+    experts: str  # the entries that contain "experts", one a line
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> "Entries":
+        """Arrange a list as ``ignored_layers`` returns it."""
+        exact = frozenset(entries)
+        experts = "\n".join(entry for entry in exact if "experts" in entry)
+        return cls(exact, frozenset(entry.rstrip(".") for entry in exact), experts)
+
+    def cover(self, prefix: str) -> bool:
+        """Tell whether some entry covers the path: ``matches`` for all entries at once."""
+        parts = prefix.rstrip(".").split(".")
+        ends = range(1, len(parts) + 1)
+        runs = (".".join(parts[first:end]) for end in ends for first in range(end))
+        return any(run in self.names for run in runs)
+
+
 def is_layer_skipped(
     prefix: str,
-    ignored_layers: Sequence[str],
+    ignored_layers: Sequence[str] | Entries,
     fused_mapping: Mapping[str, Sequence[str]] | None = None,
 ) -> bool:
     """Tell whether the layer at ``prefix`` stays unquantised.
@@ -47,12 +71,13 @@ def is_layer_skipped(
     >>> is_layer_skipped("model.layers.0.self_attn.qkv_proj", ["model.layers.0"])
     True
     """
+    ignored = ignored_layers if isinstance(ignored_layers, Entries) else Entries.of(ignored_layers)
     leaf = prefix.split(".")[-1]
     mapping = fused_mapping if fused_mapping and leaf in fused_mapping else FUSED
     if leaf in mapping:
         # every occurrence of the leaf's name is replaced, not only the last component
         shards = [prefix.replace(leaf, name) for name in mapping[leaf]]
-        found = {any(matches(entry, shard) for entry in ignored_layers) for shard in shards}
+        found = {ignored.cover(shard) for shard in shards}
         if not found:
             raise EmptyShards
         if len(found) > 1:
@@ -61,12 +86,12 @@ def is_layer_skipped(
                 "layers to have the same precision."
             )
         return found.pop()
-    skipped = any(matches(entry, prefix) for entry in ignored_layers)
+    skipped = ignored.cover(prefix)
     if "gate_up_proj" in prefix:
         members = [prefix.replace("gate_up_proj", name) for name in ("gate_proj", "up_proj")]
-        return skipped or all(member in ignored_layers for member in members)
+        return skipped or all(member in ignored.exact for member in members)
     if "experts" in prefix:
-        return skipped or any(prefix in entry for entry in ignored_layers if "experts" in entry)
+        return skipped or prefix in ignored.experts
     return skipped
 
 

@@ -78,6 +78,16 @@ def _silent_backend(facts: Facts) -> Finding:
     return Finding(Status.SILENT, text, message=None)
 
 
+def _silent_latent(facts: Facts) -> Finding:
+    dtype = facts.deployment.kv_cache_dtype
+    if dtype != "mxfp8":
+        return skipped(f"--kv-cache-dtype is {dtype}, not mxfp8")
+    if not kv_of(facts).mla:
+        return passes("K and V heads go to the block-scaled pool")
+    text = "MLA: the latent is stored as plain FP8 E4M3, without block scales"
+    return Finding(Status.SILENT, text, message=None)
+
+
 GUARDS: tuple[Guard, ...] = (
     row(
         "fa4-required",
@@ -155,5 +165,22 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--attention-backend fa4", "--kv-cache-dtype fp8_e4m3"),
         source="srt/layers/attention (no mention of MXFP8 KV outside flashattention_backend.py)",
         related=("fa4-required", "kv-hw"),
+    ),
+    row(
+        "silent-kv-latent",
+        "kv_cache",
+        "S7",
+        "",
+        (),
+        _silent_latent,
+        predicate="--kv-cache-dtype mxfp8 and a model with multi-head latent attention (MLA)",
+        hardware="Blackwell (kv-hw stops the rest)",
+        meaning="Only the pool of K and V heads has block scales. MLA has a pool of its own, which "
+        "takes the E4M3 element type and nothing else: what you get is --kv-cache-dtype fp8_e4m3. "
+        "Read from the source, not run.",
+        fallback="goes on with a plain FP8 latent",
+        fixes=("--kv-cache-dtype fp8_e4m3, which says the same",),
+        source="srt/mem_cache/kv_cache_dtype.py:72, srt/mem_cache/kv_cache_configurator.py:2485",
+        related=("silent-kv-backend", "kv-hd32"),
     ),
 )

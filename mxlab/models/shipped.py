@@ -1,11 +1,14 @@
 """Configs of well-known models that come with the package, shape keys only."""
 
 import json
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from mxlab.errors import InputError, nearest, quote
+
+_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @cache
@@ -33,8 +36,10 @@ def shipped_config(name: str) -> dict[str, Any]:
     36
     """
     by_name = {known.lower(): config for known, config in _table().items()}
-    wanted = name.rsplit("/", 1)[-1].lower()
-    if wanted in by_name:
+    owner, slash, last = name.rpartition("/")
+    wanted = last.lower()
+    # a path that does not exist must not turn into another model of the same name
+    if wanted in by_name and (not slash or _OWNER.fullmatch(owner)):
         return dict(by_name[wanted])
     close = nearest(wanted, by_name)
     for known in _table():
