@@ -1,40 +1,13 @@
 """The verbs bits, block, rules and layout, as a person and as a script calls them."""
 
-import json
 import math
 import subprocess
 import sys
-from typing import Any
 
 import pytest
+from command import Capture, ask, refuse
 
 from mxlab.cli import main
-
-Capture = pytest.CaptureFixture[str]
-
-
-def _strict(token: str) -> None:
-    raise AssertionError(f"not strict JSON: {token}")
-
-
-def ask(capsys: Capture, *argv: str) -> dict[str, Any]:
-    assert main([*argv, "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    answer = json.loads(out, parse_constant=_strict)
-    assert isinstance(answer, dict) and answer["schema"] == 1 and answer["verb"] == argv[0]
-    return answer
-
-
-def refuse(capsys: Capture, *argv: str) -> str:
-    try:
-        code = main(list(argv))
-    except SystemExit as stop:  # argparse
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    assert code == 2 and out == "" and err.count("\n") == 1 and "Traceback" not in err
-    assert len(err) < 400
-    return err
 
 
 @pytest.mark.parametrize("code", ["0x7e", "126", "0b1111110", "0X7E", " 126 "])

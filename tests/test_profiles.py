@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import ask
 
 from mxlab.block import quantize_block
 from mxlab.cli import main
@@ -190,13 +191,6 @@ def test_bad_profiles() -> None:
         quantize_block([1.0], "e5m2", profile="deepgemm")
     with pytest.raises(InputError, match="cannot convert float NaN to integer"):
         quantize_block([math.nan], profile="gfloat-0.5")
-
-
-def ask(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
-    assert main([*argv, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert isinstance(answer, dict)
-    return answer
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
