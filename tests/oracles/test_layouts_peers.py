@@ -38,7 +38,7 @@ def scales(*shape: int) -> Bytes:
 def laid(plain: Bytes, name: str) -> Bytes:
     """What the NumPy and the torch twin make of the scales: one and the same."""
     found = interleave(plain, name)
-    twin: Any = interleave(torch.from_numpy(plain), name)  # type: ignore[call-overload]
+    twin: Any = interleave(torch.from_numpy(plain), name)
     np.testing.assert_array_equal(found, twin.numpy())
     return found
 
