@@ -15,7 +15,7 @@ from mxlab.profiles import profiles
 
 @pytest.fixture
 def npy(tmp_path: Path) -> str:
-    x = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
     path = tmp_path / "weight.npy"
     np.save(path, x)
     return str(path)
@@ -25,7 +25,7 @@ def test_rules_and_profiles(capsys: Capture, npy: str) -> None:
     answer = ask(capsys, "compare", npy)
     assert [row["name"] for row in answer["rules"]] == ["floor", "rceil", "ceil", "even"]
     assert [row["name"] for row in answer["profiles"]] == list(profiles())
-    assert (answer["shape"], answer["blocks"], answer["sampled_blocks"]) == ([64, 128], 256, 256)
+    assert (answer["shape"], answer["blocks"], answer["sampled_blocks"]) == ([32, 64], 64, 64)
     assert answer["sampled_rules"] == answer["rules"]  # the sample is everything here
     floor, rceil = answer["rules"][:2]
     assert floor["saturated"] > 0 == rceil["saturated"] and floor["sqnr_db"] < rceil["sqnr_db"]
