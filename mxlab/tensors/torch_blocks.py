@@ -26,6 +26,7 @@ KIND = "a torch tensor"
 
 _INF = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
+_SUBNORMAL = 2.0**-130
 _CHUNK = 1 << 24  # values at a time: bounds the temporaries of about 8 operations
 
 
@@ -130,33 +131,49 @@ def _power(field: Tensor) -> Tensor:
     return (field << MANTISSA).view(torch.float32)
 
 
-def _encode(single: Tensor, byte: Tensor, fmt: Format) -> Tensor:
-    """Codes of float32 values under their scale bytes; see ``numpy_blocks`` for each step."""
+def _encode(single: Tensor, byte: Tensor, fmt: Format, careful: bool) -> Tensor:
+    """Codes of float32 values under their scale bytes; see ``numpy_blocks`` for each step.
+
+    ``careful``: subnormals are multiplied as the integers they are, in case the device or this
+    thread flushes them to zero.
+    """
     bits = single.view(torch.int32)
-    size = bits & _MAGNITUDE
     bad = byte == NAN_BYTE
-    normal = size.view(torch.float32) * _power(torch.where(bad, 127, 254 - byte))
-    # a subnormal is multiplied as the integer it is, in case this thread flushes them to zero
-    subnormal = size.to(torch.float32) * _power(105 - byte.clamp(max=100))
-    scaled = torch.where(size < (1 << MANTISSA), subnormal, normal)
+    scaled = single.abs() * _power(torch.where(bad, 127, 254 - byte))
+    if careful:
+        size = bits & _MAGNITUDE
+        subnormal = size.to(torch.float32) * _power(105 - byte.clamp(max=100))
+        scaled = torch.where(size < (1 << MANTISSA), subnormal, scaled)
     shift = MANTISSA - fmt.mantissa_bits
     least = 127 + fmt.emin
     power = (scaled.view(torch.int32) & _INF).clamp(min=least << MANTISSA) + (shift << MANTISSA)
     total = (scaled + power.view(torch.float32)).view(torch.int32)
-    code = total - power + (power >> shift) - ((least + shift) << fmt.mantissa_bits)
+    # the sum's exponent in units of codes, and the code's low bits, 0 to 16, at its end
+    code = (total >> shift) + (total & 0x1F) - ((least + shift) << fmt.mantissa_bits)
     code = code.clamp(max=fmt.max_code) | ((bits >> 24) & 0x80)
     return torch.where(bad, fmt.nan_code, code).to(torch.uint8)
 
 
-def _blocks(data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor) -> None:
+def _finite_or_inf(single: Tensor, dtype: torch.dtype) -> Tensor:
+    """Magnitudes with infinity for NaN, which a compiled kernel's vectorised maximum may lose.
+
+    The same in two ways, each the one that the compiler turns into vector instructions.
+    """
+    if dtype == torch.float32:
+        return (single.view(torch.int32) & _MAGNITUDE).clamp(max=_INF).view(torch.float32)
+    size = single.abs()
+    return torch.where(size <= torch.inf, size, torch.inf)
+
+
+def _blocks(
+    data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor, careful: bool
+) -> None:
     """Quantise [blocks, 32, ...] into codes and scales: what is compiled."""
     single = data.to(torch.float32)
-    size = single.abs()
-    # NaN becomes infinity, for a compiled kernel's vectorised maximum loses NaN
-    size = torch.where(size <= torch.inf, size, torch.inf)
-    byte = _scale_bytes(size.amax(1, keepdim=True), threshold, fmt)
+    amax = _finite_or_inf(single, data.dtype).amax(1, keepdim=True)
+    byte = _scale_bytes(amax, threshold, fmt)
     scales.copy_(byte.to(torch.uint8))
-    codes.copy_(_encode(single, byte, fmt))
+    codes.copy_(_encode(single, byte, fmt, careful))
 
 
 @lru_cache(maxsize=8)
@@ -167,10 +184,10 @@ def _compiled(fmt: Format, last: bool) -> Callable[[Tensor, Tensor, Tensor, Tens
     """
 
     def rows(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
-        _blocks(data, threshold, fmt, codes, scales)
+        _blocks(data, threshold, fmt, codes, scales, careful=False)
 
     def columns(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
-        _blocks(data, threshold, fmt, codes, scales)
+        _blocks(data, threshold, fmt, codes, scales, careful=False)
 
     return torch.compile(rows if last else columns, fullgraph=True)
 
@@ -201,6 +218,17 @@ def _run_compiled(
         ) from None
 
 
+@lru_cache(maxsize=64)
+def _device_flushes(device: torch.device) -> bool:
+    return bool((torch.full((1,), _SUBNORMAL, device=device) * 1 == 0).item())
+
+
+def _flushes(device: torch.device) -> bool:
+    """Whether subnormals are zero: a property of a device, but on a CPU of the calling thread."""
+    ask = _device_flushes.__wrapped__ if device.type == "cpu" else _device_flushes
+    return ask(device)
+
+
 def _in_numpys_reach(data: Tensor) -> bool:
     return data.device.type == "cpu"
 
@@ -214,7 +242,7 @@ def _run_eagerly(
     for start in range(0, blocks, height):
         for left in range(0, inner, width):
             part = slice(start, start + height), slice(None), slice(left, left + width)
-            _blocks(data[part], threshold, fmt, codes[part], scales[part])
+            _blocks(data[part], threshold, fmt, codes[part], scales[part], careful=True)
 
 
 @torch.no_grad()
@@ -229,8 +257,9 @@ def quantize_blocks(
 ) -> None:
     """Quantise float32 or bfloat16 [blocks, 32, inner] into codes and scales [blocks, 1, inner].
 
-    On a CPU, what is not compiled runs NumPy's blocks on the tensors' own memory: they take turns
-    in the cache, where torch's operations each go through the main memory.
+    On a CPU, what is not compiled runs NumPy's blocks on the tensors' own memory: they stay in the
+    cache, where torch's operations each go through the main memory. Compiled kernels are for two
+    blocks or more, where subnormals are not flushed.
 
     >>> from mxlab.formats import E4M3
     >>> from mxlab.scale import RULES
@@ -239,13 +268,13 @@ def quantize_blocks(
     >>> scales.item(), hex(codes[0, 0, 0])
     (119, '0x78')
     """
+    compiled = compiled and len(data) > 1 and not data.is_meta and not _flushes(data.device)
     if _in_numpys_reach(data) and not compiled:
         words = data.view(torch.int16) if data.dtype == torch.bfloat16 else data
         arrays = (tensor.numpy() for tensor in (codes, scales))
         numpy_blocks.quantize_blocks(words.numpy(), fmt, rule, *arrays)
         return
     threshold = _threshold(rule.threshold(fmt), data.device)
-    compiled = compiled and len(data) > 1 and not data.is_meta
     run = _run_compiled if compiled else _run_eagerly
     run(data, threshold, fmt, codes, scales)
 
