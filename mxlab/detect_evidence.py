@@ -185,7 +185,7 @@ def mean_difference(best: Losses, other: Losses) -> float:
     edges = np.linspace(0, len(difference), n, endpoint=False).astype(np.int64)
     sums = np.add.reduceat(difference, edges)
     mean, error = float(sums.mean()), float(sums.std(ddof=1)) / math.sqrt(n)
-    return mean / max(error, abs(mean) / len(difference))
+    return mean / max(error, abs(mean) / len(difference)) if mean else 0.0
 
 
 def tail(deviation: float) -> float:

@@ -11,6 +11,7 @@ import pytest
 from mxlab.arrays import deinterleave, dequantize, interleave, quantize
 from mxlab.damage import damage, misread
 from mxlab.detect import THRESHOLD, detect_layout
+from mxlab.detect_evidence import Losses, mean_difference, signs
 from mxlab.errors import InputError
 from mxlab.layout import LAYOUTS, layout
 
@@ -124,6 +125,14 @@ def test_a_reference_tells_whatever_the_structure(name: str, shape: tuple[int, i
             else:  # only where few rows or blocks differ
                 assert "too few" in answer.why
         assert detect_layout(buffer, codes=q.codes, values=x).outcome == "found" or kind != "wild"
+
+
+def test_differences_that_cancel_are_no_evidence() -> None:
+    swinging = Losses(np.tile([1.0, -1.0], 16))
+    assert mean_difference(Losses(np.zeros(32)), swinging) == 0
+    assert mean_difference(Losses(np.zeros(7)), Losses(np.ones(7))) == 0  # too few
+    assert mean_difference(Losses(np.zeros(32)), Losses(np.ones(32))) == 32
+    assert signs(Losses(np.zeros(9)), Losses(np.zeros(9))) == 0
 
 
 def test_uniform_scales_cannot_tell_and_do_no_damage() -> None:
