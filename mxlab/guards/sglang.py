@@ -9,6 +9,7 @@ from mxlab.guards import (
     sglang_gfx95,
     sglang_kv_cache,
     sglang_linear,
+    sglang_no_fp8,
     sglang_prologue,
     sglang_runners,
     sglang_server,
@@ -31,6 +32,7 @@ _TABLES = (
     sglang_experts,
     sglang_runners,
     sglang_gfx95,
+    sglang_no_fp8,
 )
 
 #: every row; a stable sort keeps the order within a stage

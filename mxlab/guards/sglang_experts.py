@@ -162,8 +162,10 @@ def _trtllm(facts: Facts) -> Finding | None:
 
 
 def _nofi(facts: Facts) -> Finding:
-    there = "flashinfer" in facts.deployment.packages
+    there = "flashinfer" in facts.deployment.packages and facts.platform.cuda
     because = f"FlashInfer is {'installed' if there else 'not installed'}"
+    if not facts.platform.cuda:
+        because = "FlashInfer is for NVIDIA GPUs"
     return _trtllm(facts) or judge(not there, because)
 
 
