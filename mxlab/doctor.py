@@ -23,10 +23,13 @@ from mxlab.guards import (
     check,
     facts,
 )
+from mxlab.guards.inputs import check_deployment
 from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes, tp_that_load
 from mxlab.quantized import Coverage, coverage
 
 _ORDER = {stage: place for place, stage in enumerate(STAGES)}
+#: families whose vision tower SGLang builds after the decoder (srt/models/qwen2_5_vl.py:743)
+_TOWER_LAST = ("qwen2_5_vl",)
 _DEGRADES = (Status.FALLS_BACK, Status.WARNS, Status.SILENT)
 #: what a one-line summary shows first
 _SEVERITY = (Status.STOPS, Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
@@ -83,7 +86,13 @@ class Report:
         for layer in self.layers:
             found += [(layer.linear.linear, verdict) for verdict in layer.verdicts]
         found += [("kv_cache", verdict) for verdict in self.kv_cache]
-        yield from sorted(found, key=lambda item: _ORDER[item[1].stage])
+        yield from sorted(found, key=self._place)
+
+    def _place(self, item: tuple[str, Verdict]) -> tuple[int, bool]:
+        """Return where a verdict stands: its stage, and in it whether SGLang builds it first."""
+        where, stage = item[0], item[1].stage
+        tower = where.startswith("visual.") and self.shapes.family not in _TOWER_LAST
+        return _ORDER[stage], not (tower and stage in ("S4", "S5", "S6"))
 
     def to_json(self) -> dict[str, Any]:
         """Return the contract's JSON object."""
@@ -263,6 +272,7 @@ def doctor(
     >>> report.outcome
     'runs'
     """
+    check_deployment(deployment)
     read = read_config(config)
     report = evaluate(read, deployment)
     if not suggest or report.outcome != "stops":

@@ -252,3 +252,17 @@ def test_a_long_ignore_list_does_not_make_the_search_hang() -> None:
     assert process_time() - start < 20  # compared one by one it took minutes
     down = next(row for row in report.layers if row.linear.linear == "down_proj")
     assert down.coverage.layers == 31 and report.suggestions
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "where"),
+    [("gemma-3-27b-it", 3, "visual.qkv_proj"), ("Qwen2.5-VL-7B-Instruct", 8, "qkv_proj")],
+)
+def test_a_tower_stops_before_the_decoder_where_it_is_built_first(
+    model: str, tp: int, where: str
+) -> None:
+    path = Path(__file__).parent / "data/models" / f"{model}.json"
+    report = doctor(path, replace(B200, tp=tp), suggest=False)
+    stopped = [row.linear.linear for row in report.layers if row.linear.invalid]
+    assert any(name.startswith("visual.") for name in stopped) and "qkv_proj" in stopped
+    assert report.first_stop is not None and report.first_stop[0] == where

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mxlab.cli import main
+from mxlab.doctor import doctor
 from mxlab.errors import InputError
 from mxlab.guards import (
     ConfigFacts,
@@ -48,6 +49,7 @@ BAD_DEPLOYMENTS: list[tuple[dict[str, Any], str]] = [
     ({"packages": frozenset({"flash_infer"})}, "did you mean 'flashinfer'"),
     ({"env": {"SGLANG_USE_AITER": 1}}, "expected text"),
     ({"env": ["x"]}, "expected names and values"),
+    ({"packages": None}, "packages are None: expected a set of names"),
 ]
 
 
@@ -58,6 +60,14 @@ def test_bad_deployment(fields: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize("value", [None, "b200", {}])
+def test_no_deployment(value: Any) -> None:
+    with pytest.raises(InputError, match="is no Deployment"):
+        check(value)
+    with pytest.raises(InputError, match="is no Deployment"):
+        doctor("Llama-3.1-8B", value)
 
 
 MX = {"quant_method": "mxfp8", "activation_scheme": "dynamic"}
@@ -71,6 +81,11 @@ BAD_SUBJECTS: list[tuple[dict[str, Any], str]] = [
     ({"linear": LinearFacts("x", 10**400, 32)}, "a number of over 30 digits"),
     ({"linear": LinearFacts("x", 32, 32, "rows")}, "did you mean 'row'"),
     ({"linear": LinearFacts("x", 32, 32, parts=(16, 8))}, "add up to 24, not to n = 32"),
+    ({"linear": LinearFacts("x", 32, 32, parts=5)}, "parts are 5: expected"),  # type: ignore[arg-type]
+    ({"linear": "x"}, "'x' is no LinearFacts"),
+    ({"experts": (1, 1, 1)}, "(1, 1, 1) is no ExpertFacts"),
+    ({"kv_cache": 128}, "128 is no KvCacheFacts"),
+    ({"prologue": {}}, "{} is no PrologueFacts"),
     ({"experts": ExpertFacts(0, 1, 1)}, "hidden is 0"),
     ({"experts": ExpertFacts(1, 1, 1, moe_tp=0)}, "moe_tp is 0"),
     ({"kv_cache": KvCacheFacts(0, 1, 1)}, "head_dim is 0"),

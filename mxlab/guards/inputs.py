@@ -29,8 +29,14 @@ def _choice(kind: str, value: object, names: Sequence[str]) -> None:
         raise InputError(f"{kind} {quote(value)}: write it in lower case")
 
 
+def _is(kind: type, value: object) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"{quote(value)} is no {kind.__name__}: expected mxlab.{kind.__name__}")
+
+
 def check_deployment(d: Deployment) -> None:
     """Raise InputError for a deployment that no launch command could name."""
+    _is(Deployment, d)
     choose("system", d.system, _SYSTEMS)
     if d.version:
         choose(f"{d.system} version", d.version, dict.fromkeys(_SYSTEMS[d.system]))
@@ -57,6 +63,8 @@ def check_deployment(d: Deployment) -> None:
         whole_number("--page-size", d.page_size, 1, _MAX_PAGE)
     if d.speculative_eagle_topk is not None:
         whole_number("--speculative-eagle-topk", d.speculative_eagle_topk, 0, _MAX_PAGE)
+    if not isinstance(d.packages, frozenset | set | list | tuple):
+        raise InputError(f"packages are {quote(d.packages)}: expected a set of names")
     for package in d.packages:
         _choice("package", package, v.PACKAGES)
     if not isinstance(d.env, Mapping):
@@ -108,9 +116,12 @@ def _mapping(config: object) -> Mapping[str, object]:
 
 def check_linear(linear: LinearFacts) -> None:
     """Raise InputError for sizes that no weight has."""
+    _is(LinearFacts, linear)
     where = f"linear {quote(linear.name)}:"
     whole_number(f"{where} n", linear.n, 1, MAX_SIZE)
     whole_number(f"{where} k", linear.k, 1, MAX_SIZE)
+    if not isinstance(linear.parts, tuple | list):
+        raise InputError(f"{where} parts are {quote(linear.parts)}: expected the sizes in N")
     for part in linear.parts:
         whole_number(f"{where} part", part, 0, MAX_SIZE)
     if linear.parts and sum(linear.parts) != linear.n:
@@ -123,6 +134,7 @@ def check_linear(linear: LinearFacts) -> None:
 
 def check_experts(experts: ExpertFacts) -> None:
     """Raise InputError for sizes that no expert has."""
+    _is(ExpertFacts, experts)
     whole_number("experts: hidden", experts.hidden, 1, MAX_SIZE)
     whole_number("experts: intermediate", experts.intermediate, 1, MAX_SIZE)
     whole_number("experts: experts", experts.experts, 1, MAX_SIZE)
@@ -131,6 +143,7 @@ def check_experts(experts: ExpertFacts) -> None:
 
 def check_kv_cache(kv: KvCacheFacts) -> None:
     """Raise InputError for sizes that no head has."""
+    _is(KvCacheFacts, kv)
     whole_number("head_dim", kv.head_dim, 1, MAX_SIZE)
     whole_number("v_head_dim", kv.v_head_dim, 1, MAX_SIZE)
     whole_number("kv_heads", kv.kv_heads, 1, MAX_SIZE)
@@ -138,6 +151,7 @@ def check_kv_cache(kv: KvCacheFacts) -> None:
 
 def check_prologue(p: PrologueFacts) -> None:
     """Raise InputError for arguments that the prologue cannot be given."""
+    _is(PrologueFacts, p)
     _choice("prologue function", p.function, tuple(FUNCTIONS))
     whole_number("dq", p.dq, 0, MAX_SIZE)
     whole_number("dkv", p.dkv, 0, MAX_SIZE)
