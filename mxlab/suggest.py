@@ -29,7 +29,7 @@ def _flags(deployment: Deployment) -> Iterator[Change]:
     runners = ("auto", "deep_gemm", "flashinfer_trtllm", "cutlass")
     for runner in runners:
         if runner == "flashinfer_trtllm" and not platform(deployment).blackwell:
-            continue  # FlashInfer builds these kernels for Blackwell only, and no guard says so
+            continue  # FlashInfer builds these kernels for Blackwell only (moe-trtllm-arch)
         yield Change("moe_runner_backend", runner, f"--moe-runner-backend {runner}")
     if deployment.kv_cache_dtype == "mxfp8":
         yield Change("page_size", 128, "--page-size 128")

@@ -51,6 +51,10 @@ def fi(kernel: str, gpu: str = "b200", **flags: Any) -> Deployment:
     return Deployment(gpu=gpu, fp8_gemm_backend=f"flashinfer_{kernel}", **flags)
 
 
+def trtllm(gpu: str = "b200", **flags: Any) -> Deployment:
+    return Deployment(gpu=gpu, moe_runner_backend="flashinfer_trtllm", **flags)
+
+
 def kv8(gpu: str = "b200", **flags: Any) -> Deployment:
     return Deployment(gpu=gpu, kv_cache_dtype="mxfp8", **flags)
 
@@ -271,6 +275,12 @@ SCENES: list[tuple[str, Status, Deployment, dict[str, Any]]] = [
     ("moe-fp8-triton", S, on("a100"), {**moe(), "config": BLOCK}),
     ("moe-fp8-triton", N, on("a100"), moe()),
     ("moe-fp8-triton", N, on("a100", moe_runner_backend="cutlass"), {**moe(), "config": BLOCK}),
+    ("moe-trtllm-arch", P, trtllm(), {**moe(), "config": BLOCK}),
+    ("moe-trtllm-arch", S, trtllm("h200"), {**moe(), "config": BLOCK}),
+    ("moe-trtllm-arch", S, trtllm("h200"), {"experts": ExpertFacts(1024, 1024, 8)}),
+    ("moe-trtllm-arch", N, trtllm("h200"), moe()),  # MXFP8: moe-hw
+    ("moe-trtllm-arch", N, trtllm("h200", packages=NO_PACKAGES), {**moe(), "config": BLOCK}),
+    ("moe-trtllm-arch", N, on("h200"), {**moe(), "config": BLOCK}),
     ("moe-trtllm-nofi", P, on(moe_runner_backend="flashinfer_trtllm"), moe()),
     ("moe-trtllm-nofi", S, on("mi355x", moe_runner_backend="flashinfer_trtllm"), moe()),
     ("moe-trtllm-nofi", N, on(moe_runner_backend="deep_gemm"), moe()),

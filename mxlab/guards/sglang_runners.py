@@ -135,6 +135,18 @@ def _silent_triton(facts: Facts) -> Finding:
     return silent("scales are swizzled for triton_kernels, and the runner reads them as block FP8")
 
 
+def _trtllm_arch(facts: Facts) -> Finding:
+    p, quant = facts.platform, facts.quant
+    if facts.runner.name not in TRTLLM:
+        return skipped(f"the MoE runner is {facts.runner.name}, not TRT-LLM's")
+    if not p.cuda or not p.flashinfer or p.capability is None:
+        return skipped(f"{p.gpu.label}: FlashInfer is not available")
+    if quant.mxfp8 or not (quant.fp8_config or quant.method is None):
+        return skipped(f"{quant.why}: not FP8 or 16-bit experts")
+    majors = "10 or 12: what FlashInfer 0.7.2 builds these kernels for"
+    return judge(p.capability // 10 not in (10, 12), f"capability {p.capability}, wanted {majors}")
+
+
 GUARDS: tuple[Guard, ...] = (
     row(
         "moe-mega-act",
@@ -344,5 +356,21 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("--moe-runner-backend deep_gemm or flashinfer_trtllm",),
         source=f"{FP8}:3019",
         related=("moe-tk-rows", "arg-moe-runner-mxfp8"),
+    ),
+    row(
+        "moe-trtllm-arch",
+        "experts",
+        "S8",
+        "RuntimeError",
+        "No supported CUDA architectures found for major versions [10, 12].",
+        _trtllm_arch,
+        predicate="a TRT-LLM runner for FP8 or 16-bit experts, and the capability is neither 10.x "
+        "nor 12.x (MXFP8 experts stop before: moe-hw)",
+        hardware="SM80 to SM90, SM110",
+        meaning="FlashInfer builds the kernels when they are first called, and has none for this "
+        "GPU. SGLang's arguments let the runner through. The text names neither.",
+        fixes=("--moe-runner-backend auto", "a B200, GB200, B300 or GB300"),
+        source="flashinfer/jit/fused_moe.py:386",
+        related=("moe-trtllm-nofi", "moe-hw"),
     ),
 )
