@@ -43,7 +43,7 @@ format: $(VENV)/.all  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.all  ## measure this machine (ARGS="layout")
+bench: $(VENV)/.all  ## measure this machine (ARGS="gemm --m 16 --n 1024 --k 1024")
 	$(BIN)/mxlab bench $(ARGS)
 
 picture: $(VENV)/.lab  ## redraw the README's picture

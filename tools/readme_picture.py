@@ -6,13 +6,24 @@ from mxlab.explorers import explorer
 from mxlab.explorers.picture import picture
 
 FILE = Path(__file__).parents[1] / "docs" / "picture.svg"
-STATE = {"gpu": "b200", "packages": "deep_gemm", "n": 8640, "k": 2880, "kv_dtype": "auto"}
+STATE = {
+    "gpu": "b200",
+    "packages": "no-flashinfer",
+    "n": 8640,
+    "k": 2880,
+    "kv_dtype": "auto",
+    "attention": "auto",
+    "model": "other",
+}
 
 
 def drawing() -> str:
     """Return the SVG text."""
     found = explorer("will_it_run")
-    return picture(found.title, found.view(found.clean(STATE)))
+    state = found.clean(STATE)
+    if wrong := {name for name, value in STATE.items() if state.get(name) != value}:
+        raise SystemExit(f"the explorer does not know these settings: {sorted(wrong)}")
+    return picture(found.title, found.view(state))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Order of search results. Sphinx ranks a page by its single best word; here those pages come first
 // whose title has most words in common with the query, because guard pages are headed by the exact
-// error text and people paste that. `Scorer` is the name that Sphinx looks for.
+// error text and people paste that; a guard's id finds its own page. `Scorer` is the name that
+// Sphinx looks for.
 const wordsOf = (text) =>
   new Set(text.toLowerCase().match(/[\p{Letter}_][\p{Letter}\p{Number}_]*/gu) ?? []);
 
@@ -9,10 +10,29 @@ const sharedWords = (one, other) => {
   return (2 * common) / Math.max(1, one.size + other.size);
 };
 
+// Sphinx wants every word of a query on the page, and a line of a log holds more than the message:
+// a time, a rank, "Scheduler hit an exception". Where a query holds most words of a title it is taken
+// for that message, and its other words are left out.
+const narrowed = (query, titles) => {
+  const words = wordsOf(query);
+  const common = (title) => [...title].filter((word) => words.has(word)).length;
+  const [best] = titles
+    .map(wordsOf)
+    .filter((title) => title.size > 2 && common(title) >= 0.7 * title.size)
+    .sort((one, other) => sharedWords(words, other) - sharedWords(words, one));
+  return best ? [...words].filter((word) => best.has(word)).join(" ") : query;
+};
+
+if (typeof Search !== "undefined") {
+  const parse = Search._parseQuery;
+  Search._parseQuery = (query) => parse(narrowed(query, Search._index.titles));
+}
+
 var Scorer = {
-  score: ([, title, , , score]) => {
-    const query = new URLSearchParams(window.location.search).get("q") ?? "";
-    return score + 100 * sharedWords(wordsOf(query), wordsOf(title));
+  score: ([page, title, , , score]) => {
+    const query = (new URLSearchParams(window.location.search).get("q") ?? "").trim();
+    const named = page.endsWith(`/${query}`) ? 1000 : 0;
+    return score + named + 100 * sharedWords(wordsOf(query), wordsOf(title));
   },
   objNameMatch: 11,
   objPartialMatch: 6,

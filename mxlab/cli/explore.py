@@ -17,7 +17,9 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the explorer's name and its settings."""
     parser.add_argument("name", help="will_it_run")
-    parser.add_argument("settings", nargs="*", metavar="control=value", help="e.g. gpu=h200")
+    parser.add_argument(
+        "settings", nargs="*", default=[], metavar="control=value", help="e.g. gpu=h200"
+    )
 
 
 def run(args: argparse.Namespace) -> Result:

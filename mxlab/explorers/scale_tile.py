@@ -96,12 +96,12 @@ def summary(rows: int, columns: int, tile: int) -> Facts:
     share = f"{100 * padding / nbytes:.1f} %"
     return Facts(
         id="scales",
-        title="Scales of the first layer",
+        title="Scales of the layer",
         alt=f"{rows} x {columns} scales in {down * across} tiles of 128 x 4, {nbytes} bytes, "
         f"{share} of them padding.",
         rows=(
             ("scale matrix", f"{rows:,} x {columns:,}", "N rows, K / 32 columns"),
-            ("tiles", f"{down:,} x {across:,}", "of 128 x 4, in row-major order"),
+            ("tiles", f"{down:,} x {across:,}", f"tile = (row // 128) * {across:,} + column // 4"),
             ("bytes", f"{nbytes:,}", f"{padding:,} of them padding ({share})"),
             (
                 "tile shown",

@@ -37,7 +37,7 @@ def view(state: State) -> View:
     rank = _rank(state)
     linear = kv_cache = None
     if rank.n is not None and rank.k is not None:
-        linear = LinearFacts("first layer", rank.n, rank.k, shard=str(state["split"]))
+        linear = LinearFacts("layer", rank.n, rank.k, shard=str(state["split"]))
     if rank.heads is not None:
         dim = int(state["head_dim"])
         kv_cache = KvCacheFacts(dim, dim, rank.heads)
@@ -131,7 +131,10 @@ def _answer(items: list[Item]) -> tuple[str, str, str]:
             first = found[0]
             more = f" {len(found) - 1} more behind it." if len(found) > 1 else ""
             where = f"{first.stage} ({STAGES[first.stage]})"
-            sentence = f"{start} at {where}: {first.name}, {first.because}.{more}"
+            because = first.because
+            if status == Status.FALLS_BACK:
+                because = because.partition("; ")[0]  # what replaces it stands in its line
+            sentence = f"{start} at {where}: {first.name}, {because}.{more}"
             return status, SIGNS[status][0], sentence
     asked = sum(item.status == Status.PASSES for item in items)
     return Status.PASSES, SIGNS[Status.PASSES][0], f"Runs: all {asked} guards on the way pass."
@@ -184,7 +187,7 @@ def _python(state: State, linear: LinearFacts | None, kv_cache: KvCacheFacts | N
     )
     subjects = ["config=config"]
     if linear:
-        layer = f"LinearFacts('first layer', {linear.n}, {linear.k}, shard={linear.shard!r})"
+        layer = f"LinearFacts('layer', {linear.n}, {linear.k}, shard={linear.shard!r})"
         subjects.append(f"linear={layer}")
     if kv_cache:
         dim = kv_cache.head_dim

@@ -4,9 +4,9 @@ from mxlab.explorers.controls import Choice, Int, State
 from mxlab.guards import Deployment
 from mxlab.guards.sglang_kv_cache import INKLING
 from mxlab.guards.values import FP8_GEMM_BACKEND
-from mxlab.hardware import GPUS
+from mxlab.hardware import GPUS, Gpu
 
-_DEPLOYMENT, _LAYER, _KV = "Deployment", "First layer, before TP", "KV cache"
+_DEPLOYMENT, _LAYER, _KV = "Deployment", "Linear layer, before TP", "KV cache"
 
 #: value -> packages that can be imported
 _PACKAGES = {
@@ -27,13 +27,19 @@ CHECKPOINTS: dict[str, tuple[str, dict[str, object] | None]] = {
 
 _ARCHITECTURES = {"inkling": INKLING[0], "other": ""}
 
+
+def _label(gpu: Gpu) -> str:
+    shown = not gpu.arch or gpu.arch in gpu.label
+    return gpu.label if shown else f"{gpu.label} ({gpu.arch})"
+
+
 CONTROLS = (
     Choice(
         name="gpu",
         label="GPU",
         group=_DEPLOYMENT,
         default="b200",
-        options=tuple((gpu.name, f"{gpu.label} ({gpu.arch})") for gpu in GPUS.values()),
+        options=tuple((gpu.name, _label(gpu)) for gpu in GPUS.values()),
     ),
     Choice(
         name="backend",

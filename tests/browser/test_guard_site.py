@@ -3,6 +3,7 @@
 import html as entities
 import re
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import pytest
 from drive import watch
@@ -38,13 +39,20 @@ def test_every_heading_is_the_exact_text(html: Path) -> None:
         ("MXFP8 KV cache requires head_dim divisible by 32", "kv-hd32"),
         ("cannot serve MXFP8 weight shape", "wsp-deepgemm"),
         ("is not divisible by weight quantization block_k", "lin-tp-row"),
+        ("ValueError: MXFP8 KV cache requires head_dim divisible by 32, got 1234.", "kv-hd32"),
+        (
+            "[2026-11-30 02:11:07 TP3] Scheduler hit an exception: ValueError: Weight "
+            "input_size_per_partition = 4711 is not divisible by weight quantization block_k = 32.",
+            "lin-tp-row",
+        ),
+        ("kv-hd32", "kv-hd32"),
     ],
 )
 def test_a_search_for_the_words_leads_to_the_page(
     context: BrowserContext, site: str, words: str, guard: str
 ) -> None:
     watched = watch(context)
-    watched.page.goto(f"{site}/search.html?q={words.replace(' ', '+')}")
+    watched.page.goto(f"{site}/search.html?q={quote_plus(words)}")
     first = watched.page.locator("ul.search > li a").first
     first.wait_for()
     assert f"/{guard}.html" in str(first.get_attribute("href"))
