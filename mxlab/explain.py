@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO
 
-from mxlab.errors import InputError
+from mxlab.errors import InputError, quote
 from mxlab.explain_index import index
 from mxlab.explain_match import Hit
 from mxlab.explain_near import fragments, nearest
@@ -154,6 +154,8 @@ def explain(
     >>> [(match.guard.id, match.because) for match in found.matches]
     [('kv-hd32', ('head_dim = 80 % 32 = 16',))]
     """
+    if not isinstance(source, str | bytes) and not hasattr(source, "read"):
+        raise InputError(f"the text is {quote(source)}: expected text, bytes or an open file")
     if guards is None:
         from mxlab.guards import GUARDS
 

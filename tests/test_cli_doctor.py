@@ -129,3 +129,7 @@ def test_a_tp_that_does_not_divide_the_heads_is_an_answer(capsys: Capture) -> No
     answer = ask(capsys, "doctor", "Llama-3.1-8B", "--gpu", "b200", "--tp", "3", code=1)
     assert answer["first_stop"]["because"] == "num_attention_heads=32 not divisible by 3"
     assert "1, 2, 4, 8, 16" in answer["first_stop"]["fixes"][0]
+
+
+def test_an_empty_name_is_not_the_current_folder(capsys: Capture) -> None:
+    assert "expected a path" in refuse(capsys, "doctor", "")

@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,8 +36,11 @@ VALUES = (
 
 
 def filled(one: Template, choose: Callable[[], str]) -> tuple[str, dict[str, str]]:
-    """Fill a message; a name that comes twice has one value."""
+    """Fill a message; a name that comes twice has one value, one in quotes holds no quote."""
     values = {name: choose() for name in one.fields}
+    for name, quoted in zip(one.fields, one.quoted, strict=True):
+        if quoted:
+            values[name] = values[name].replace("'", "")
     return fill(one.text, values), values
 
 
@@ -353,3 +357,9 @@ def test_typed(text: str, value: object) -> None:
     json.dumps(got, allow_nan=False)
     if not text.startswith("[[[["):
         assert got == value and type(got) is type(value)
+
+
+@pytest.mark.parametrize("source", [None, 5, ["text"]])
+def test_what_is_no_text_is_bad_input(source: Any) -> None:
+    with pytest.raises(InputError, match="expected text, bytes or an open file"):
+        explain(source)

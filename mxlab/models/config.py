@@ -258,6 +258,8 @@ def read_config(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"config is {_shown(source)}: expected a path, a model's name or an object"
         )
+    if not str(source).strip():
+        raise InputError("config is '': expected a path or a model's name")
     from mxlab.models.shipped import shipped_config
 
     path = Path(source)
