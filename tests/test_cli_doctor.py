@@ -132,4 +132,4 @@ def test_a_tp_that_does_not_divide_the_heads_is_an_answer(capsys: Capture) -> No
 
 
 def test_an_empty_name_is_not_the_current_folder(capsys: Capture) -> None:
-    assert "expected a path" in refuse(capsys, "doctor", "")
+    assert "Llama-3.1-8B" in refuse(capsys, "doctor", "")

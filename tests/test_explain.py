@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mxlab.errors import InputError
 from mxlab.explain import COSTS, explain
 from mxlab.explain_index import Template, index
 from mxlab.explain_text import typed

@@ -258,13 +258,11 @@ def read_config(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"config is {_shown(source)}: expected a path, a model's name or an object"
         )
-    if not str(source).strip():
-        raise InputError("config is '': expected a path or a model's name")
     from mxlab.models.shipped import shipped_config
 
     path = Path(source)
     try:
-        exists = path.exists()
+        exists = bool(str(source).strip()) and path.exists()  # "" is not the current folder
     except (OSError, ValueError):  # a name too long for the file system; a NUL in it
         exists = False
     return read_file(path) if exists else shipped_config(str(source))
