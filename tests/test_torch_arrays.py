@@ -124,7 +124,7 @@ def test_chunks_meet(
         np.testing.assert_array_equal(codes[at], mxlab.quantize(lines[at]).codes)
 
 
-STRIDES = {
+STRIDES: dict[str, Any] = {
     "transposed": lambda t: t.T,
     "every other": lambda t: t[::2, 32:],
     "a column of columns": lambda t: t[:, ::3],

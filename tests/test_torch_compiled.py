@@ -12,6 +12,7 @@ from test_torch_arrays import equal, every_bfloat16, scaled
 from twins import COMPILED, Array, Quantizer, tensor
 
 import mxlab
+from mxlab.bench.quantize import bench_quantize
 from mxlab.errors import InputError
 from mxlab.scale import RULES
 from mxlab.tensors import torch_blocks
@@ -121,6 +122,17 @@ def test_flushed_subnormals_change_no_byte() -> None:
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
+
+
+def test_the_bench_shows_what_compiling_costs() -> None:
+    torch._dynamo.reset()
+    torch_blocks._compiled.cache_clear()
+    report = bench_quantize(rows=32, cols=64, dtype="float32", memory=False)
+    rows = {row.name: row for row in report.rows}
+    first, second = (rows[f"mxlab torch, compiled{end}, rceil"] for end in ("", ", out="))
+    assert first.timing.first > 50 * second.timing.median
+    for row in (first, second):
+        assert row.checked == "0 codes and 0 scales differ from mxlab NumPy"
 
 
 def test_a_failure_to_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,20 +176,20 @@ def _blocks(
     codes.copy_(_encode(single, byte, fmt, careful))
 
 
-@lru_cache(maxsize=8)
-def _compiled(fmt: Format, last: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor], None]:
-    """The compiled kernel of a format, for the last axis or for one before it.
+@lru_cache(maxsize=64)
+def _compiled(
+    fmt: Format, dtype: torch.dtype, device: str, last: bool
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], None]:
+    """The compiled kernel of a format, dtype and device, for the last axis or for one before it."""
 
-    Two functions, because torch.compile limits how many variants it keeps of one.
-    """
-
-    def rows(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
+    def kernel(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
         _blocks(data, threshold, fmt, codes, scales, careful=False)
 
-    def columns(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
-        _blocks(data, threshold, fmt, codes, scales, careful=False)
-
-    return torch.compile(rows if last else columns, fullgraph=True)
+    # torch.compile counts variants, and calls integers variable that differ among them, by the
+    # function's code: each kernel needs one of its own
+    name = f"{fmt.name}_{dtype}_{device}_{'last' if last else 'inner'}"
+    kernel.__code__ = kernel.__code__.replace(co_name=name)
+    return torch.compile(kernel, fullgraph=True)
 
 
 @lru_cache(maxsize=64)
@@ -210,7 +210,7 @@ def _run_compiled(
             torch._dynamo.maybe_mark_dynamic(tensor, axis)
     data, codes, scales = tensors
     try:
-        _compiled(fmt, last)(data, threshold, codes, scales)
+        _compiled(fmt, data.dtype, data.device.type, last)(data, threshold, codes, scales)
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(
