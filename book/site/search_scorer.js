@@ -5,6 +5,9 @@
 const wordsOf = (text) =>
   new Set(text.toLowerCase().match(/[\p{Letter}_][\p{Letter}\p{Number}_]*/gu) ?? []);
 
+// A title in the index is HTML.
+const wordsOfTitle = (title) => wordsOf(title.replace(/<[^>]*>/g, " "));
+
 const sharedWords = (one, other) => {
   const common = [...one].filter((word) => other.has(word)).length;
   return (2 * common) / Math.max(1, one.size + other.size);
@@ -17,7 +20,7 @@ const narrowed = (query, titles) => {
   const words = wordsOf(query);
   const common = (title) => [...title].filter((word) => words.has(word)).length;
   const [best] = titles
-    .map(wordsOf)
+    .map(wordsOfTitle)
     .filter((title) => title.size > 2 && common(title) >= 0.7 * title.size)
     .sort((one, other) => sharedWords(words, other) - sharedWords(words, one));
   return best ? [...words].filter((word) => best.has(word)).join(" ") : query;
@@ -32,7 +35,7 @@ var Scorer = {
   score: ([page, title, , , score]) => {
     const query = (new URLSearchParams(window.location.search).get("q") ?? "").trim();
     const named = page.endsWith(`/${query}`) ? 1000 : 0;
-    return score + named + 100 * sharedWords(wordsOf(query), wordsOf(title));
+    return score + named + 100 * sharedWords(wordsOf(query), wordsOfTitle(title));
   },
   objNameMatch: 11,
   objPartialMatch: 6,
