@@ -221,3 +221,18 @@ def test_mm_mxfp8(case: dict[str, Any]) -> None:
         found = outcome_of(("fi-mm-min", "fi-mm-outdtype", "fi-mm-size"), asked)
         message = found[1].replace("m=M,", f"m={given['m']},")
         _agrees((found[0], message, []), outcome)
+
+
+def test_a_fix_that_is_in_place_is_not_offered() -> None:
+    deployment = Deployment(gpu="b200", quantization="mxfp8", fp8_gemm_backend="deep_gemm")
+    down = LinearFacts("down_proj", 2880, 2880)
+    found = {verdict.guard: verdict for verdict in check(deployment, linear=down)}
+    assert found["wsp-deepgemm"].status is Status.FALLS_BACK
+    assert not any("install FlashInfer" in fix for fix in found["wsp-deepgemm"].fixes)
+    assert found["wsp-deepgemm"].fixes and "--dtype bfloat16" not in found["fwd-dg-noswz"].fixes
+    bare = replace(deployment, packages=frozenset({"deep_gemm"}))
+    stops = {verdict.guard: verdict for verdict in check(bare, linear=down)}
+    assert any("install FlashInfer" in fix for fix in stops["wsp-deepgemm"].fixes)
+    half = replace(deployment, dtype="float16")
+    fp16 = {verdict.guard: verdict for verdict in check(half, linear=down)}
+    assert "--dtype bfloat16" in fp16["fwd-dg-noswz"].fixes

@@ -30,13 +30,14 @@ class Finding:
     """What one check found: a status, the predicate with its numbers, the values for the message.
 
     ``message`` selects one of the guard's messages where it has several; None where the system
-    says nothing (it falls back in silence).
+    says nothing (it falls back in silence). ``done`` names fixes of the row that are in place.
     """
 
     status: Status
     because: str
     values: Mapping[str, object] = field(default_factory=dict)
     message: int | None = 0
+    done: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
                 guard.stage,
                 text,
                 found.because,
-                guard.fixes if said else (),
+                tuple(fix for fix in guard.fixes if said and fix not in found.done),
                 guard.source,
             )
         )

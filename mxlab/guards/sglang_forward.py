@@ -40,6 +40,9 @@ def _fi_k32(facts: Facts) -> Finding:
     return skip or judge(k % 32 != 0, modulo("K", k, 32), k=k)
 
 
+_BF16 = ("--dtype bfloat16",)
+
+
 def _noswz(facts: Facts) -> Finding:
     skip = not_mxfp8(facts, "deep_gemm")
     if skip:
@@ -51,7 +54,7 @@ def _noswz(facts: Facts) -> Finding:
         return passes(because)
     if flashinfer_kernel(facts):
         text = f"{because}: FlashInfer multiplies with the swizzled copy of the scale"
-        return Finding(Status.FALLS_BACK, text, message=None)
+        return Finding(Status.FALLS_BACK, text, message=None, done=_BF16 if bf16 else ())
     if not shape:
         return skipped(f"{because}: wsp-deepgemm stops the load first")
     text = f"{because}: the swizzled copy is made only for shapes DeepGEMM refuses"
@@ -153,7 +156,7 @@ GUARDS: tuple[Guard, ...] = (
         "only for bad shapes, so float16 with a good shape always stops here.",
         fallback="where the copy exists (Blackwell with FlashInfer and a bad shape): FlashInfer's "
         "CUTLASS kernel, without a message",
-        fixes=("--dtype bfloat16", "on Blackwell, --fp8-gemm-backend auto"),
+        fixes=(*_BF16, "on Blackwell, --fp8-gemm-backend auto"),
         source=f"{FP8_UTILS}:1054",
         related=("wsp-deepgemm",),
     ),

@@ -15,6 +15,7 @@ from mxlab.guards.linear import (
 )
 from mxlab.guards.rows import FP8, FP8_UTILS, row
 
+_INSTALL = "on Blackwell, install FlashInfer"
 _FI_UTILS = "flashinfer/utils.py"
 
 
@@ -151,6 +152,7 @@ def _wsp_deep_gemm(facts: Facts) -> Finding:
         f"{because}; FlashInfer (CUTLASS) multiplies this layer with a second, 128x4-swizzled copy "
         f"of the scale, {size} bytes; {_scale_form(facts)}",
         message=None,
+        done=(_INSTALL,),
     )
 
 
@@ -303,7 +305,7 @@ GUARDS: tuple[Guard, ...] = (
         fixes=(
             "a --tp-size under which N % 64 == 0 and K % 128 == 0",
             "leave this layer unquantised (modules_to_not_convert)",
-            "on Blackwell, install FlashInfer",
+            _INSTALL,
         ),
         source=f"{FP8}:1101",
         related=("res-deepgemm", "fwd-dg-noswz", "fi-mm-min", "cfg-min-capability"),
