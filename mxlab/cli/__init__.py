@@ -36,6 +36,18 @@ VERBS = {
 }
 
 
+#: package -> the extra that brings it: the base install has none of them
+EXTRAS = {
+    "numpy": "arrays",
+    "ml_dtypes": "arrays",
+    "safetensors": "arrays",
+    "torch": "torch",
+    "triton": "torch",
+    "matplotlib": "lab",
+    "anywidget": "lab",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse whose errors are one line on standard error."""
 
@@ -97,6 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return result.exit_code
     except InputError as error:
         print(f"mxlab: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        extra = f"pip install 'mxlab[{EXTRAS[package]}]'"
+        print(f"mxlab: this needs {package}: install the extra, {extra}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe went away: `mxlab ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

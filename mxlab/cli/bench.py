@@ -36,14 +36,9 @@ def run(args: argparse.Namespace) -> Result:
     choose("device", args.device, {"cpu": "cpu"})
     if args.all and what != "quantize":
         raise InputError(f"--all with {what!r}: expected it with 'quantize'")
-    try:
-        if args.all:
-            return _grid(args)
-        report = _measure(what, args)
-    except ImportError as missing:
-        raise InputError(
-            f"bench needs {missing.name}: install the extra, pip install 'mxlab[arrays]'"
-        ) from None
+    if args.all:
+        return _grid(args)
+    report = _measure(what, args)
     return Result(report.to_json(), render(report))
 
 

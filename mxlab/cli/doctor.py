@@ -30,9 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``mxlab doctor``; the flags keep SGLang's names and defaults."""
     default = Deployment()
     parser.add_argument("config", metavar="CONFIG", help="config.json, its folder, or a model name")
-    parser.add_argument("--gpu", default=default.gpu, help="h100, h200, b200, rtx5090, mi355x, ...")
-    for flag in ("tp", "ep"):
-        parser.add_argument(f"--{flag}", type=int, default=1, metavar="SIZE")
+    parser.add_argument(
+        "--gpu", default=default.gpu, help="h100, b200, rtx5090, mi355x, ... (default: %(default)s)"
+    )
+    for flag, meaning in (("tp", "tensor-parallel"), ("ep", "expert-parallel")):
+        shown = f"{meaning} size (default: %(default)s)"
+        parser.add_argument(f"--{flag}", type=int, default=1, metavar="SIZE", help=shown)
     for flag in (
         "quantization",
         "fp8-gemm-backend",
@@ -43,13 +46,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dtype",
     ):
         name = flag.replace("-", "_")
-        parser.add_argument(f"--{flag}", default=getattr(default, name), metavar="NAME")
-    parser.add_argument("--page-size", type=int, metavar="TOKENS")
+        value = getattr(default, name)
+        shown = f"as in SGLang (default: {value or 'not given'})"
+        parser.add_argument(f"--{flag}", default=value, metavar="NAME", help=shown)
+    parser.add_argument("--page-size", type=int, metavar="TOKENS", help="of the KV cache")
     parser.add_argument("--toolkit", metavar="VERSION", help="CUDA or ROCm version, such as 12.9")
-    parser.add_argument("--system", default="sglang", metavar="NAME[@VERSION]")
-    parser.add_argument("--with", action="append", default=[], dest="present", metavar="PACKAGE")
-    parser.add_argument("--without", action="append", default=[], dest="absent", metavar="PACKAGE")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--system", default="sglang", metavar="NAME[@VERSION]", help="whose guards")
+    installed = ", ".join(sorted(default.packages))
+    for flag, dest, meaning in (
+        ("with", "present", f"installed too (taken as installed: {installed})"),
+        ("without", "absent", "not installed"),
+    ):
+        parser.add_argument(
+            f"--{flag}", action="append", default=[], dest=dest, metavar="PACKAGE", help=meaning
+        )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="an environment variable"
+    )
 
 
 def _environment(pairs: Iterable[str]) -> dict[str, str]:
@@ -147,6 +160,13 @@ def _stop(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _verdict(verdict: Verdict) -> str:
+    """Return status and guard; an id that begins with its status says it once."""
+    status = verdict.status.value
+    same = verdict.guard.startswith(f"{status}-")
+    return verdict.guard if same else f"{status} {verdict.guard}"
+
+
 def _row(layer: LayerReport) -> list[object]:
     row, cover, worst = layer.linear, layer.coverage, layer.worst
     count = f"{cover.layers}/{row.layers}" if 0 < cover.layers < row.layers else row.layers
@@ -155,7 +175,7 @@ def _row(layer: LayerReport) -> list[object]:
             worst.status is Status.STOPS
         )
         tail = f" (and {more} more)" if more else ""
-        verdict, because = f"{worst.status.value} {worst.guard}", worst.because + tail
+        verdict, because = _verdict(worst), worst.because + tail
     elif cover.layers == 0:
         verdict, because = "16 bit", cover.why_not
     else:
@@ -182,7 +202,7 @@ def _said(verdicts: Iterable[Verdict], skip: Verdict | None) -> list[str]:
     """Return a line for each verdict that is neither a pass nor unreached nor already on top."""
     quiet = (Status.PASSES, Status.NOT_REACHED)
     return [
-        f"{v.status.value} {v.guard} ({v.stage}): {v.message or v.because}"
+        f"{_verdict(v)} ({v.stage}): {v.message or v.because}"
         + (f" [{v.because}]" if v.message else "")
         for v in verdicts
         if v.status not in quiet and v is not skip

@@ -93,7 +93,7 @@ def _match(match: Match, size: str) -> str:
         ("Instead", "" if guard.fallback in ("", "none") else guard.fallback),
         *[("Fix" if not i else "or", fix) for i, fix in enumerate(guard.fixes)],
         ("Related", ", ".join(guard.related)),
-        ("Page", page(guard)),
+        ("More", f"mxlab guards {guard.id}; in the book {page(guard)}"),
     ]
     lines = [head, _wrapper("  ").fill(match.text)]
     for label, value in rows:
