@@ -80,18 +80,34 @@ def test_every_bfloat16_equals_the_scalar_reference(quantize: Quantizer, fmt: st
         assert found.codes[row].tolist() == list(expected.codes)
 
 
+def subnormal_blocks(fmt: str) -> np.ndarray[Any, Any]:
+    """Subnormals alone, and beside a maximum that gives them each scale byte from 0 to 20."""
+    words = np.random.default_rng(3).integers(0, 1 << 23, (85, 32), dtype=np.uint32)
+    words[21:] >>= np.arange(64, dtype=np.uint32)[:, None] % 12
+    words[:21, 1:] |= 0x7F0000
+    words[:21, 0] = (np.arange(21, dtype=np.uint32) + ELEMENT_FORMATS[fmt].emax) << np.uint32(23)
+    words[:, ::3] |= np.uint32(1 << 31)
+    return words.view(np.float32)
+
+
 @TWINS
-def test_flushed_subnormals_change_no_byte(quantize: Quantizer) -> None:
-    words = np.random.default_rng(3).integers(0, 1 << 24, (64, 32), dtype=np.uint32)
-    words >>= np.arange(64, dtype=np.uint32)[:, None] % 12
-    wanted = mxlab.quantize(words.view(np.float32), rule="floor")
-    assert len(np.unique(wanted.codes)) > 60
+@FORMATS
+def test_flushed_subnormals_change_no_byte(quantize: Quantizer, fmt: str) -> None:
+    x = subnormal_blocks(fmt)
+    wanted = [quantize_block(row.tolist(), fmt, rule="floor") for row in x]
+    assert [block.scale_byte for block in wanted[:21]] == list(range(21))
+    last = {"e4m3": 10, "e5m2": 17}[fmt]  # the last scale under which a subnormal is not zero
+    assert [any(code & 0x7F for code in b.codes[1:]) for b in wanted[last : last + 2]] == [1, 0]
     assert torch.set_flush_denormal(True)
     try:
         assert (torch.tensor([2.0**-130]) * 1).item() == 0  # it does flush
-        equal(quantize(words.view(np.float32), rule="floor"), wanted)
+        together = quantize(x, fmt, rule="floor")
+        alone = [quantize(x[i : i + 1], fmt, rule="floor") for i in range(21)]
     finally:
         torch.set_flush_denormal(False)
+    assert together.scales.ravel().tolist() == [block.scale_byte for block in wanted]
+    assert together.codes.tolist() == [list(block.codes) for block in wanted]
+    assert [q.codes[0].tolist() for q in alone] == together.codes[:21].tolist()
 
 
 @TWINS

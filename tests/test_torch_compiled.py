@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from test_arrays import adversarial_blocks
-from test_torch_arrays import equal, every_bfloat16, scaled
+from test_torch_arrays import equal, every_bfloat16, scaled, subnormal_blocks
 from twins import COMPILED, Array, Quantizer, tensor
 
 import mxlab
@@ -107,21 +107,21 @@ def test_buffers_are_filled_and_kept() -> None:
         equal(mxlab.quantize(tensor(x), compile=True), mxlab.quantize(x))
 
 
-def test_flushed_subnormals_change_no_byte() -> None:
+@pytest.mark.parametrize("fmt", ["e4m3", "e5m2"])
+def test_flushed_subnormals_change_no_byte(fmt: str) -> None:
     """In one thread, for torch sets the flag of the calling thread alone."""
-    words = np.random.default_rng(3).integers(0, 1 << 24, (64, 32), dtype=np.uint32)
-    words >>= np.arange(64, dtype=np.uint32)[:, None] % 12
-    x = words.view(np.float32)
-    wanted = mxlab.quantize(x, rule="floor")
+    x = subnormal_blocks(fmt)
+    wanted = mxlab.quantize(x, fmt, rule="floor")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     assert torch.set_flush_denormal(True)
     try:
         assert (torch.tensor([2.0**-130]) * 1).item() == 0
-        equal(mxlab.quantize(tensor(x), rule="floor", compile=True), wanted)
+        equal(mxlab.quantize(tensor(x), fmt, rule="floor", compile=True), wanted)
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
+    equal(mxlab.quantize(tensor(x), fmt, rule="floor", compile=True), wanted)
 
 
 def test_the_bench_shows_what_compiling_costs() -> None:
