@@ -4,6 +4,7 @@
   const ASSETS = "mxlab-HASH/"; // written by tools/site_assets.py
   const PYODIDE = "../PYODIDE/"; // seen from there
   const LIMIT = 2000; // ms that one view may take
+  const STARTING = "Starting Python in this page (6 MB the first time)...";
   const mounts = [...document.querySelectorAll(".mxlab-explorer[data-name]")];
   if (!mounts.length) return;
 
@@ -28,7 +29,9 @@
       if (data.fatal) fail(data.fatal);
       else if (data.ready) {
         ready = data.ready;
-        say("");
+        for (const model of models.values()) {  // what was stopped stays said until an answer
+          if (model.get("notice") === STARTING) model.set("notice", "");
+        }
         next();
       } else receive(data);
     };
@@ -53,7 +56,7 @@
   function ask(model) {
     waiting.set(model.id, model);
     if (!worker) {
-      say("Starting Python in this page (6 MB the first time)...");
+      say(STARTING);
       startWorker();
     } else next();
   }
