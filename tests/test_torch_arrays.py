@@ -24,7 +24,7 @@ from mxlab.formats import ELEMENT_FORMATS
 from mxlab.layout import LAYOUTS
 from mxlab.mxarray import MXArray
 from mxlab.scale import RULES, scale_value
-from mxlab.tensors import torch_blocks
+from mxlab.tensors import torch_kernel
 
 FORMATS = pytest.mark.parametrize("fmt", sorted(ELEMENT_FORMATS))
 RULE_NAMES = pytest.mark.parametrize("rule", sorted(RULES))
@@ -131,7 +131,7 @@ def test_any_axis(quantize: Quantizer, shape: tuple[int, ...]) -> None:
 def test_chunks_meet(
     quantize: Quantizer, shape: tuple[int, ...], axis: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_blocks, "_CHUNK", 1 << 13)
+    monkeypatch.setattr(torch_kernel, "_CHUNK", 1 << 13)
     x = scaled(shape)
     found = quantize(x, axis=axis)
     lines = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])

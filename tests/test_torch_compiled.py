@@ -15,7 +15,7 @@ import mxlab
 from mxlab.bench.quantize import bench_quantize
 from mxlab.errors import InputError
 from mxlab.scale import RULES
-from mxlab.tensors import torch_blocks
+from mxlab.tensors import torch_kernel
 
 pytestmark = pytest.mark.compiled
 TWINS = pytest.mark.parametrize("quantize", list(COMPILED.values()), ids=list(COMPILED))
@@ -103,8 +103,10 @@ def test_buffers_are_filled_and_kept() -> None:
             found = mxlab.quantize(make(x), out=out, compile=True)
             assert found.codes is out[0] and found.scales is out[1]
             equal(found, mxlab.quantize(x))
+    torch_kernel.threshold.cache_clear()
     with torch.inference_mode():
         equal(mxlab.quantize(tensor(x), compile=True), mxlab.quantize(x))
+    equal(mxlab.quantize(tensor(x), compile=True), mxlab.quantize(x))
 
 
 @pytest.mark.parametrize("fmt", ["e4m3", "e5m2"])
@@ -126,7 +128,7 @@ def test_flushed_subnormals_change_no_byte(fmt: str) -> None:
 
 def test_the_bench_shows_what_compiling_costs() -> None:
     torch._dynamo.reset()
-    torch_blocks._compiled.cache_clear()
+    torch_kernel._compiled.cache_clear()
     report = bench_quantize(rows=32, cols=64, dtype="float32", memory=False)
     rows = {row.name: row for row in report.rows}
     first, second = (rows[f"mxlab torch, compiled{end}, rceil"] for end in ("", ", out="))
@@ -139,7 +141,7 @@ def test_a_failure_to_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*arguments: object) -> None:
         raise torch._dynamo.exc.BackendCompilerFailed(lambda: 0, RuntimeError("no\ncompiler"), None)
 
-    monkeypatch.setattr(torch_blocks, "_compiled", lambda *arguments: fail)
+    monkeypatch.setattr(torch_kernel, "_compiled", lambda *arguments: fail)
     with pytest.raises(InputError, match=r"torch\.compile failed here") as caught:
         mxlab.quantize(torch.ones(4, 32), compile=True)
     assert "\n" not in str(caught.value)

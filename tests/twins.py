@@ -9,7 +9,7 @@ import torch
 
 import mxlab
 from mxlab.mxarray import MXArray
-from mxlab.tensors import torch_blocks
+from mxlab.tensors import torch_blocks, torch_kernel
 
 Array = np.ndarray[Any, Any]
 Quantizer = Callable[..., MXArray]
@@ -45,7 +45,7 @@ def operations(x: Array, *args: Any, **named: Any) -> MXArray:
     """torch's own operations, which run on a CPU only here."""
     with (
         patch.object(torch_blocks, "_in_numpys_reach", return_value=False),
-        patch.object(torch_blocks, "_run_eagerly", wraps=torch_blocks._run_eagerly) as run,
+        patch.object(torch_kernel, "run_eagerly", wraps=torch_kernel.run_eagerly) as run,
     ):
         q = mxlab.quantize(tensor(x), *args, **named)
     assert run.called

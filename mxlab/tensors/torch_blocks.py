@@ -1,13 +1,9 @@
 """Blocks in torch, on any device: the same functions as ``numpy_blocks``, the same bytes.
 
-Scales are uint8 tensors and never of a scale dtype, whose casts round. The codes come from
-integer arithmetic and one exact addition, which neither an old cast nor flushed subnormals change.
-``compiled=True`` runs the same lines through torch.compile; only the first call of a kind
-(dtype, format, position of the axis, device) compiles.
+``compiled=True`` runs the same arithmetic through torch.compile; only the first call of a kind
+(dtype, format, device, last axis or another) compiles.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,19 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mxlab.block import BLOCK
-from mxlab.errors import InputError, quote
+from mxlab.errors import InputError
 from mxlab.formats import Format
-from mxlab.scale import MANTISSA, MAX_BYTE, NAN_BYTE, ScaleRule
-from mxlab.tensors import numpy_blocks
+from mxlab.scale import NAN_BYTE, ScaleRule
+from mxlab.tensors import numpy_blocks, torch_kernel
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 KIND = "a torch tensor"
-
-_INF = 0x7F800000
-_MAGNITUDE = 0x7FFFFFFF
-_SUBNORMAL = 2.0**-130
-_CHUNK = 1 << 24  # values at a time: bounds the temporaries of about 8 operations
 
 
 def as_float32(x: Tensor) -> Tensor:
@@ -118,131 +108,8 @@ def overlap(a: Tensor, b: Tensor) -> bool:
     return start < other_end and other < end
 
 
-def _scale_bytes(amax: Tensor, threshold: Tensor, fmt: Format) -> Tensor:
-    """int32 bytes for a float32 amax; one that flushing made 0 has byte 0 as the subnormal had."""
-    word = amax.view(torch.int32)
-    up = ((word & ((1 << MANTISSA) - 1)) >= threshold).to(torch.int32)
-    byte = ((word >> MANTISSA) - fmt.emax + up).clamp(0, MAX_BYTE)
-    return torch.where(word >= _INF, NAN_BYTE, byte)
-
-
-def _power(field: Tensor) -> Tensor:
-    """The float32 with this exponent field."""
-    return (field << MANTISSA).view(torch.float32)
-
-
-def _encode(single: Tensor, byte: Tensor, fmt: Format, careful: bool) -> Tensor:
-    """Codes of float32 values under their scale bytes; see ``numpy_blocks`` for each step.
-
-    ``careful``: subnormals are multiplied as the integers they are, in case the device or this
-    thread flushes them to zero.
-    """
-    bits = single.view(torch.int32)
-    bad = byte == NAN_BYTE
-    scaled = single.abs() * _power(torch.where(bad, 127, 254 - byte))
-    if careful:
-        size = bits & _MAGNITUDE
-        subnormal = size.to(torch.float32) * _power(105 - byte.clamp(max=100))
-        scaled = torch.where(size < (1 << MANTISSA), subnormal, scaled)
-    shift = MANTISSA - fmt.mantissa_bits
-    least = 127 + fmt.emin
-    power = (scaled.view(torch.int32) & _INF).clamp(min=least << MANTISSA) + (shift << MANTISSA)
-    total = (scaled + power.view(torch.float32)).view(torch.int32)
-    # the sum's exponent in units of codes, and the code's low bits, 0 to 16, at its end
-    code = (total >> shift) + (total & 0x1F) - ((least + shift) << fmt.mantissa_bits)
-    code = code.clamp(max=fmt.max_code) | ((bits >> 24) & 0x80)
-    return torch.where(bad, fmt.nan_code, code).to(torch.uint8)
-
-
-def _finite_or_inf(single: Tensor, dtype: torch.dtype) -> Tensor:
-    """Magnitudes with infinity for NaN, which a compiled kernel's vectorised maximum may lose.
-
-    The same in two ways, each the one that the compiler turns into vector instructions.
-    """
-    if dtype == torch.float32:
-        return (single.view(torch.int32) & _MAGNITUDE).clamp(max=_INF).view(torch.float32)
-    size = single.abs()
-    return torch.where(size <= torch.inf, size, torch.inf)
-
-
-def _blocks(
-    data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor, careful: bool
-) -> None:
-    """Quantise [blocks, 32, ...] into codes and scales: what is compiled."""
-    single = data.to(torch.float32)
-    amax = _finite_or_inf(single, data.dtype).amax(1, keepdim=True)
-    byte = _scale_bytes(amax, threshold, fmt)
-    scales.copy_(byte.to(torch.uint8))
-    codes.copy_(_encode(single, byte, fmt, careful))
-
-
-@lru_cache(maxsize=64)
-def _compiled(
-    fmt: Format, dtype: torch.dtype, device: str, last: bool
-) -> Callable[[Tensor, Tensor, Tensor, Tensor], None]:
-    """The compiled kernel of a format, dtype and device, for the last axis or for one before it."""
-
-    def kernel(data: Tensor, threshold: Tensor, codes: Tensor, scales: Tensor) -> None:
-        _blocks(data, threshold, fmt, codes, scales, careful=False)
-
-    # torch.compile counts variants, and calls integers variable that differ among them, by the
-    # function's code: each kernel needs one of its own
-    name = f"{fmt.name}_{dtype}_{device}_{'last' if last else 'inner'}"
-    kernel.__code__ = kernel.__code__.replace(co_name=name)
-    return torch.compile(kernel, fullgraph=True)
-
-
-@lru_cache(maxsize=64)
-def _threshold(value: int, device: torch.device) -> Tensor:
-    """The rule as a tensor, so that all rules share one compiled kernel."""
-    return torch.tensor(value, dtype=torch.int32, device=device)
-
-
-def _run_compiled(
-    data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor
-) -> None:
-    last = data.shape[2] == 1
-    tensors = [data.contiguous(), codes, scales]
-    if last:
-        tensors = [t.squeeze(2) for t in tensors]
-    for tensor in tensors:  # one kernel for all sizes
-        for axis in (0,) if last else (0, 2):
-            torch._dynamo.maybe_mark_dynamic(tensor, axis)
-    data, codes, scales = tensors
-    try:
-        _compiled(fmt, data.dtype, data.device.type, last)(data, threshold, codes, scales)
-    except torch._dynamo.exc.TorchDynamoException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"torch.compile failed here, leave compile=True out: {quote(reason)}"
-        ) from None
-
-
-@lru_cache(maxsize=64)
-def _device_flushes(device: torch.device) -> bool:
-    return bool((torch.full((1,), _SUBNORMAL, device=device) * 1 == 0).item())
-
-
-def _flushes(device: torch.device) -> bool:
-    """Whether subnormals are zero: a property of a device, but on a CPU of the calling thread."""
-    ask = _device_flushes.__wrapped__ if device.type == "cpu" else _device_flushes
-    return ask(device)
-
-
 def _in_numpys_reach(data: Tensor) -> bool:
     return data.device.type == "cpu"
-
-
-def _run_eagerly(
-    data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor
-) -> None:
-    blocks, _, inner = data.shape
-    width = max(1, min(inner, _CHUNK // BLOCK))
-    height = max(1, _CHUNK // BLOCK // width)
-    for start in range(0, blocks, height):
-        for left in range(0, inner, width):
-            part = slice(start, start + height), slice(None), slice(left, left + width)
-            _blocks(data[part], threshold, fmt, codes[part], scales[part], careful=True)
 
 
 @torch.no_grad()
@@ -268,14 +135,16 @@ def quantize_blocks(
     >>> scales.item(), hex(codes[0, 0, 0])
     (119, '0x78')
     """
-    compiled = compiled and len(data) > 1 and not data.is_meta and not _flushes(data.device)
+    compiled = (
+        compiled and len(data) > 1 and not data.is_meta and not torch_kernel.flushes(data.device)
+    )
     if _in_numpys_reach(data) and not compiled:
         words = data.view(torch.int16) if data.dtype == torch.bfloat16 else data
         arrays = (tensor.numpy() for tensor in (codes, scales))
         numpy_blocks.quantize_blocks(words.numpy(), fmt, rule, *arrays)
         return
-    threshold = _threshold(rule.threshold(fmt), data.device)
-    run = _run_compiled if compiled else _run_eagerly
+    threshold = torch_kernel.threshold(rule.threshold(fmt), data.device)
+    run = torch_kernel.run_compiled if compiled else torch_kernel.run_eagerly
     run(data, threshold, fmt, codes, scales)
 
 
@@ -307,7 +176,7 @@ def dequantize_blocks(codes: Tensor, scales: Tensor, fmt: Format, dtype: Any) ->
     power = scales.to(torch.int32) - 127
     half = power // 2
     for part in (half, power - half):
-        values *= _power(part + 127)
+        values *= torch_kernel.power_of_two(part + 127)
     return values.masked_fill_(scales == NAN_BYTE, torch.nan)
 
 
