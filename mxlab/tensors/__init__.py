@@ -1,8 +1,8 @@
 """The array functions once more for each array library: NumPy, and torch on any device.
 
 ``numpy_blocks`` and ``torch_blocks`` (arithmetic in ``torch_kernel``) hold the same functions with
-the same names; ``arrays`` asks ``twin`` which of the two an argument belongs to. torch is not imported for that: an argument can
-be a tensor only where somebody has imported it already.
+the same names; ``arrays`` asks ``twin`` which of the two an argument belongs to. torch is not
+imported for that: an argument can be a tensor only where somebody has imported it already.
 """
 
 import sys
