@@ -20,6 +20,7 @@ DATA = Path(__file__).parent / "data" / "peer_vectors.json.gz"
 VECTORS = json.loads(gzip.decompress(DATA.read_bytes()))
 BLOCKS = [[float32_from_bits(int(b, 16)) for b in p["f32_bits"]] for p in VECTORS["probes"]]
 NAMES = [p["name"] for p in VECTORS["probes"]]
+MLX = json.loads((DATA.parent / "mlx_vectors.json").read_text())["results"]
 RUNS = [(name, run) for name, p in profiles().items() for run in p.vectors]
 
 
@@ -44,6 +45,24 @@ def test_recorded_bytes(profile: str, run: str) -> None:
             assert plain_nan(block.codes) == plain_nan(expected), NAMES[i]
         compared += 1
     assert compared >= 54
+
+
+@pytest.mark.parametrize("profile", MLX)
+def test_bytes_measured_here(profile: str) -> None:
+    for i, values in enumerate(BLOCKS):
+        block = quantize_block(values, "e4m3", profile=profile)
+        assert block.scale_byte == MLX[profile]["scale"][i], NAMES[i]
+        assert bytes(block.codes).hex() == MLX[profile]["codes"][i], NAMES[i]
+    assert len(set(MLX[profile]["scale"])) > 20
+
+
+def test_field_report_4_the_nearest_power_clips() -> None:
+    values = [630.0] + [1.0] * 31
+    nearest = quantize_block(values, profile="mlx-0.31-cpu")
+    assert (nearest.scale_byte, nearest.decoded[0]) == (127, 448.0)
+    assert round(1 - nearest.decoded[0] / 630, 3) == 0.289
+    upwards = quantize_block(values, rule="rceil")  # what the pull request changed it to
+    assert (upwards.scale_byte, upwards.decoded[0]) == (128, 640.0)
 
 
 def test_every_recorded_run_has_one_profile() -> None:

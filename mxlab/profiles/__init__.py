@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mxlab.errors import InputError, nearest, quote
-from mxlab.profiles.steps import Amax, Cast, LibraryRaises, Round, Scale, single
+from mxlab.profiles.steps import Amax, Cast, LibraryRaises, Round, Scale, divide, single
 
 _OVERFLOWS = 247  # the one scale byte of finite data whose largest products exceed float32
 
@@ -58,7 +58,7 @@ class LibraryProfile:
                 f"profile {self.id!r}: {self.library} {self.version} itself raises for this block "
                 f"with NaN: {error}"
             ) from None
-        codes = [self.cast(v / divisor) for v in given]
+        codes = [self.cast(divide(v, divisor)) for v in given]
         if self.read_back and byte == _OVERFLOWS:
             codes = [
                 c & 0x80 | 0x7E if c & 0x7F >= 0x78 else c for c in codes

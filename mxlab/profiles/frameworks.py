@@ -163,4 +163,16 @@ FRAMEWORKS: tuple[LibraryProfile, ...] = (
         source="mxfp8_utils._mxfp8_e4m3_quantize_torch",
         vectors=runs("vLLM torch quantizer (older: floor log2(amax), no -8)"),
     ),
+    _READ(
+        id="mlx-0.31-cpu",
+        library="MLX",
+        version="0.31.2 (CPU, one block a call)",
+        rule="round(log2(amax / 448)) in float32",
+        scale=steps.mlx,
+        cast=steps.nan_by_sign,
+        rounding="nearest even, saturating, NaN to 448",
+        dtypes="float32",
+        note="the byte is not clamped: tiny blocks wrap round to large bytes",
+        source="mx.quantize(mode='mxfp8'); ml-explore/mlx pull request 4353 rounds up instead",
+    ),
 )

@@ -62,6 +62,15 @@ def divisor(byte: int) -> float:
     return math.ldexp(1.0, byte - 127) if byte < 255 else math.inf
 
 
+def divide(x: float, by: float) -> float:
+    """Divide as float32 hardware does: by 0 too, where 0 / 0 is a NaN with its sign bit set."""
+    if by:
+        return x / by
+    if math.isnan(x):
+        return x
+    return math.copysign(math.inf if x else math.nan, x if x else -1.0)
+
+
 def _clamp(power: float, low: int, high: int) -> int:
     return int(min(max(power, low), high))
 
@@ -305,6 +314,21 @@ def gfloat(amax: float) -> tuple[int, float]:
     return byte, divisor(byte)
 
 
+def mlx(amax: float) -> tuple[int, float]:
+    """MLX's CPU path: log2(amax / 448) in float32 to the nearest whole number, byte modulo 256.
+
+    Nothing clamps the byte, so tiny blocks wrap round to large ones. Inf and NaN go through a
+    conversion to an integer that C++ leaves undefined: on x86-64 byte 128 and a divisor of 0.
+    """
+    if not math.isfinite(amax):
+        return 128, 0.0
+    quotient = single(amax / LARGEST)
+    if quotient == 0:
+        return 127, 1.0
+    power = round(log2(quotient))
+    return (power + 127) & 0xFF, math.ldexp(1.0, power)
+
+
 def swizzled_triton(amax: float) -> tuple[int, float]:
     """RCEIL on bits where Inf is an exponent like others: byte 247."""
     return (247, divisor(247)) if math.isinf(amax) else exact("rceil")(amax)
@@ -324,6 +348,11 @@ def saturating(x: float, rounding: str = "nearest-even") -> int:
 def plain_zero(x: float) -> int:
     """As saturating, after adding a zero point of 0 in float32: -0 becomes 0."""
     return saturating(single(x) + 0.0)
+
+
+def nan_by_sign(x: float) -> int:
+    """As saturating, but NaN becomes 448 with the NaN's own sign."""
+    return saturating(math.copysign(LARGEST, x) if math.isnan(x) else x)
 
 
 def nan_to_448(x: float) -> int:
