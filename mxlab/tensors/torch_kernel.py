@@ -22,8 +22,12 @@ _CHUNK = 1 << 24  # values at a time: bounds the temporaries of about 8 operatio
 
 
 def _scale_bytes(amax: Tensor, threshold: Tensor, fmt: Format) -> Tensor:
-    """int32 bytes for a float32 amax; one that flushing made 0 has byte 0 as the subnormal had."""
-    word = amax.view(torch.int32)
+    """int32 bytes for a float32 amax.
+
+    A subnormal amax that was flushed to 0 has byte 0 as before. The sign is masked because a
+    compiled maximum returns a NaN with the sign bit set.
+    """
+    word = amax.view(torch.int32) & _MAGNITUDE
     up = ((word & ((1 << MANTISSA) - 1)) >= threshold).to(torch.int32)
     byte = ((word >> MANTISSA) - fmt.emax + up).clamp(0, MAX_BYTE)
     return torch.where(word >= _INF, NAN_BYTE, byte)
@@ -61,24 +65,12 @@ def _encode(single: Tensor, byte: Tensor, fmt: Format, careful: bool) -> Tensor:
     return torch.where(bad, fmt.nan_code, code).to(torch.uint8)
 
 
-def _finite_or_inf(single: Tensor, dtype: torch.dtype) -> Tensor:
-    """Magnitudes with infinity for NaN, which a compiled kernel's vectorised maximum may lose.
-
-    The same in two ways, each the one that the compiler turns into vector instructions.
-    """
-    if dtype == torch.float32:
-        return (single.view(torch.int32) & _MAGNITUDE).clamp(max=_INF).view(torch.float32)
-    size = single.abs()
-    return torch.where(size <= torch.inf, size, torch.inf)
-
-
 def _blocks(
     data: Tensor, threshold: Tensor, fmt: Format, codes: Tensor, scales: Tensor, careful: bool
 ) -> None:
     """Quantise [blocks, 32, ...] into codes and scales: what is compiled."""
     single = data.to(torch.float32)
-    amax = _finite_or_inf(single, data.dtype).amax(1, keepdim=True)
-    byte = _scale_bytes(amax, threshold, fmt)
+    byte = _scale_bytes(single.abs().amax(1, keepdim=True), threshold, fmt)
     scales.copy_(byte.to(torch.uint8))
     codes.copy_(_encode(single, byte, fmt, careful))
 
@@ -132,9 +124,12 @@ def run_compiled(data: Tensor, limit: Tensor, fmt: Format, codes: Tensor, scales
         ) from None
 
 
+_PROBE = torch.tensor(_SUBNORMAL)
+
+
 @lru_cache(maxsize=64)
 def _device_flushes(device: torch.device) -> bool:
-    return (torch.full((1,), _SUBNORMAL, device=device) * 1).item() == 0
+    return bool((_PROBE.to(device) * 1).item() == 0)
 
 
 def flushes(device: torch.device) -> bool:
@@ -143,8 +138,9 @@ def flushes(device: torch.device) -> bool:
     >>> flushes(torch.device("cpu"))
     False
     """
-    ask = _device_flushes.__wrapped__ if device.type == "cpu" else _device_flushes
-    return ask(device)
+    if device.type == "cpu":
+        return bool((_PROBE * 1).item() == 0)
+    return _device_flushes(device)
 
 
 def run_eagerly(data: Tensor, limit: Tensor, fmt: Format, codes: Tensor, scales: Tensor) -> None:
