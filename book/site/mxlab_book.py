@@ -31,6 +31,13 @@ def drop_thebe(_app: Any, _page: str, _template: str, context: dict[str, Any], _
         context[key] = [asset for asset in context.get(key, []) if not _is_thebe(asset)]
 
 
+def follow_the_reader_s_theme(
+    _app: Any, _page: str, _template: str, context: dict[str, Any], _tree: Any
+) -> None:
+    """Name the theme's default mode: left empty, the theme logs it as an error on a first visit."""
+    context["default_mode"] = context.get("default_mode") or "auto"
+
+
 def _is_thebe(asset: Any) -> bool:
     name = str(getattr(asset, "filename", asset) or "")
     body = str(getattr(asset, "attributes", {}).get("body", ""))
@@ -42,4 +49,5 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("env-updated", drop_widget_state)
     app.connect("doctree-resolved", leave_out_of_search)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", follow_the_reader_s_theme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,9 +7,6 @@ from playwright.sync_api import BrowserContext, Page, Route
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 
-#: console messages of the theme and of JupyterLab that are known and are not ours
-KNOWN = ("Got invalid theme mode", "favicon.ico")
-
 
 class Watched:
     """A page with what it logged as an error and what it asked of other hosts."""
@@ -18,12 +15,8 @@ class Watched:
         self.page = page
         self.errors: list[str] = []
         self.outside: list[str] = []
-        page.on("console", lambda m: self._log(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: self._log(str(error)))
-
-    def _log(self, text: str) -> None:
-        if not any(known in text for known in KNOWN):
-            self.errors.append(text)
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def clean(self) -> bool:
         """Tell whether nothing was logged and nothing left the machine; else fail saying what."""
