@@ -122,6 +122,8 @@ def dequantize(q: MXArray, dtype: Any = np.float32) -> Any:
     >>> dequantize(quantize([1.0, -3.5] * 16, "e4m3")).tolist()[:2]
     [1.0, -3.5]
     """
+    if not isinstance(q, MXArray):
+        raise InputError(f"dequantize takes an MXArray: got {quote(type(q).__name__)}")
     library = twin(q.codes)
     if library.dtype_name(dtype) not in ("float32", "float64"):
         raise InputError(f"dtype is {quote(dtype)}: expected float32 or float64")

@@ -358,3 +358,9 @@ def test_aliases_become_names() -> None:
     q = sample()
     parts = {name: getattr(q, name) for name in q.__dataclass_fields__}
     assert MXArray(**{**parts, "format": "float8_e4m3fn"}).format == "e4m3"
+
+
+@pytest.mark.parametrize("thing", [None, 5, np.ones((2, 32), np.float32)])
+def test_dequantize_takes_an_mxarray(thing: Any) -> None:
+    with pytest.raises(InputError, match="takes an MXArray"):
+        mxlab.dequantize(thing)
