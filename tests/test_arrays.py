@@ -363,4 +363,4 @@ def test_aliases_become_names() -> None:
 @pytest.mark.parametrize("thing", [None, 5, np.ones((2, 32), np.float32)])
 def test_dequantize_takes_an_mxarray(thing: Any) -> None:
     with pytest.raises(InputError, match="takes an MXArray"):
-        mxlab.dequantize(thing)
+        arrays.dequantize(thing)
