@@ -42,9 +42,8 @@ class Deployment:
 class Platform:
     """What the deployment's GPU, toolkit and packages make true, in SGLang's own terms.
 
-    The names are those of ``facts/sglang-guards.md`` section 0 spelt out: ``sm100`` is
-    ``is_sm100_supported()``, ``blackwell`` is ``is_blackwell_supported()``, ``deep_gemm`` is
-    ``ENABLE_JIT_DEEPGEMM``, ``ue8m0`` is ``DEEPGEMM_SCALE_UE8M0``.
+    ``sm100`` is ``is_sm100_supported()``, ``blackwell`` is ``is_blackwell_supported()``,
+    ``deep_gemm`` is ``ENABLE_JIT_DEEPGEMM``, ``ue8m0`` is ``DEEPGEMM_SCALE_UE8M0``.
     """
 
     gpu: Gpu
