@@ -6,12 +6,13 @@ what it heard as the system would meet it: by stage, then by layer.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
+    GUARDS,
     STAGES,
     ConfigFacts,
     Deployment,
@@ -30,6 +31,7 @@ from mxlab.quantized import Coverage, coverage
 _ORDER = {stage: place for place, stage in enumerate(STAGES)}
 #: families whose vision tower SGLang builds after the decoder (srt/models/qwen2_5_vl.py:743)
 _TOWER_LAST = ("qwen2_5_vl",)
+_SUBJECT = {guard.id: guard.subject for guard in GUARDS}
 _DEGRADES = (Status.FALLS_BACK, Status.WARNS, Status.SILENT)
 #: what a one-line summary shows first
 _SEVERITY = (Status.STOPS, Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
@@ -76,6 +78,7 @@ class Report:
     first_stop: tuple[str, Verdict] | None  # (where, verdict)
     server: tuple[Verdict, ...]
     layers: tuple[LayerReport, ...]
+    experts: ExpertFacts | None  # what the guards of the experts were asked about
     moe: tuple[Verdict, ...]
     kv_cache: tuple[Verdict, ...]
     suggestions: tuple[dict[str, Any], ...] = ()
@@ -105,7 +108,8 @@ class Report:
             "server": [verdict.to_json() for verdict in self.server],
             "layers": [layer.to_json() for layer in self.layers],
             "kv_cache": kv and {**kv, "verdicts": [v.to_json() for v in self.kv_cache]},
-            "moe": [verdict.to_json() for verdict in self.moe] or None,
+            "moe": self.experts
+            and {**asdict(self.experts), "verdicts": [v.to_json() for v in self.moe]},
             "suggestions": list(self.suggestions),
             "unknown": list(self.shapes.unknown),
             "derived": list(self.shapes.derived),
@@ -185,10 +189,10 @@ def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
     found = replace(found, unknown=(*found.unknown, *_beyond(deployment, claims)))
 
     def ask(**subject: Any) -> tuple[Verdict, ...]:
+        wanted = subject.keys() or {"server", "config"}
         verdicts = check(deployment, config=claims, **subject)
-        return tuple(verdicts[len(server) :]) if subject else tuple(verdicts)
+        return tuple(verdict for verdict in verdicts if _SUBJECT[verdict.guard] in wanted)
 
-    server: tuple[Verdict, ...] = ()
     server = ask()
     version = server[0].version
     experts = _experts(found, deployment)
@@ -202,8 +206,8 @@ def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
             verdicts: tuple[Verdict, ...] = (_invalid(row, deployment, version, fix),)
         elif row.kind == "moe":
             if experts and not moe:
-                asked = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
-                moe = ask(experts=asked)
+                experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
+                moe = ask(experts=experts)
             verdicts = moe
         else:
             assert row.n is not None and row.k is not None
@@ -237,6 +241,7 @@ def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
         first_stop=None,
         server=server,
         layers=tuple(layers),
+        experts=experts,
         moe=moe,
         kv_cache=kv,
     )

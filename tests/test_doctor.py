@@ -10,7 +10,7 @@ import pytest
 
 from mxlab.doctor import Report, doctor, evaluate
 from mxlab.errors import InputError
-from mxlab.guards import STAGES, Deployment, Status
+from mxlab.guards import GUARDS, STAGES, Deployment, Status
 from mxlab.models import read_config
 from mxlab.suggest import IGNORED
 
@@ -266,3 +266,22 @@ def test_a_tower_stops_before_the_decoder_where_it_is_built_first(
     stopped = [row.linear.linear for row in report.layers if row.linear.invalid]
     assert any(name.startswith("visual.") for name in stopped) and "qkv_proj" in stopped
     assert report.first_stop is not None and report.first_stop[0] == where
+
+
+def test_the_experts_are_an_object_like_the_cache() -> None:
+    report = evaluate(read_config("Qwen3-30B-A3B"), Deployment(gpu="h200", tp=4))
+    moe = report.to_json()["moe"]
+    sizes = {"hidden": 2048, "intermediate": 192, "experts": 128, "gated": True, "moe_tp": 4}
+    assert sizes.items() <= moe.items() and moe["verdicts"]
+    assert evaluate(read_config("Llama-3.1-8B"), Deployment()).to_json()["moe"] is None
+
+
+def test_every_verdict_stands_under_its_own_subject() -> None:
+    flags = replace(B200, tp=2, kv_cache_dtype="mxfp8")
+    report = doctor("Qwen3-30B-A3B", flags, suggest=False)
+    subject = {guard.id: guard.subject for guard in GUARDS}
+    assert {subject[v.guard] for v in report.server} == {"server", "config"}
+    assert {subject[v.guard] for v in report.kv_cache} == {"kv_cache"}
+    assert {subject[v.guard] for v in report.moe} == {"experts"}
+    dense = [row for row in report.layers if row.linear.kind != "moe"]
+    assert {subject[v.guard] for row in dense for v in row.verdicts} == {"linear"}
