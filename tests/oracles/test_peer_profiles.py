@@ -81,3 +81,16 @@ def test_gfloat() -> None:
         codes.append([int(c) for c in list(encode_block(info, scale, row / scale))[1:]])
         scales.append(round(math.log2(scale)) + 127)
     compare("gfloat-0.5", x, np.array(scales, np.uint8), np.array(codes, np.uint8))
+
+
+def test_mlx() -> None:
+    """One block a call: over many its log2 is another, and the bytes depend on the position."""
+    mx: Any = pytest.importorskip("mlx.core")
+    if not mx.__version__.startswith("0.31."):
+        pytest.skip(f"MLX {mx.__version__} has no profile: 0.32 rounds up")
+    mx.set_default_device(mx.cpu)
+    values = blocks()
+    answers = [mx.quantize(mx.array(row[None]), mode="mxfp8", group_size=32) for row in values]
+    codes = np.concatenate([np.array(code).view(np.uint8) for code, _ in answers])
+    scales = np.concatenate([np.array(scale) for _, scale in answers])
+    compare("mlx-0.31-cpu", values, scales, codes)
