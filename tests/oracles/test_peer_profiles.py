@@ -94,3 +94,15 @@ def test_mlx() -> None:
     codes = np.concatenate([np.array(code).view(np.uint8) for code, _ in answers])
     scales = np.concatenate([np.array(scale) for _, scale in answers])
     compare("mlx-0.31-cpu", values, scales, codes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_torch_testing(dtype: Any) -> None:
+    pytest.importorskip("expecttest")  # torch's own test tools import it
+    from torch.testing._internal.common_quantized import to_mxfp
+
+    values = torch.from_numpy(blocks()).to(dtype)
+    scales, codes = to_mxfp(values, block_size=32, format="mxfp8")
+    given = values.float().numpy()
+    found = scales.view(torch.uint8).numpy(), codes.view(torch.uint8).numpy()
+    compare("torch-2.13-testing", given, *found)
