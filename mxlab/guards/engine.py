@@ -89,7 +89,8 @@ class Verdict:
         }
 
 
-#: stage -> what the system is doing, in the order in which it happens (SGLang)
+#: stage -> what the system is doing, in the order in which it happens; S of a server that loads a
+#: model, C of a library that is called
 STAGES: Mapping[str, str] = {
     "S1": "server arguments",
     "S2": "model config",
@@ -100,6 +101,9 @@ STAGES: Mapping[str, str] = {
     "S7": "KV cache allocation",
     "S8": "forward: warm-up, CUDA graph capture, first token",
     "S9": "kernel launch",
+    "C1": "library imported and set up",
+    "C2": "call: arguments checked on the host",
+    "C3": "call: kernel chosen, compiled and launched",
 }
 
 #: subject -> the facts that its guards need
@@ -110,6 +114,7 @@ SUBJECTS: Mapping[str, str] = {
     "experts": "the experts of one layer of one rank",
     "kv_cache": "head_dim, v_head_dim, page size",
     "prologue": "dq, dkv and the cache buffers of the fused attention prologue",
+    "call": "one call of a library's function: m, n, k, dtypes, layouts",
 }
 
 

@@ -174,6 +174,36 @@ class PrologueFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallFacts:
+    """One call of one library's function, as the caller hands the operands over.
+
+    The product is (m, k) x (k, n); a batched or grouped call has ``batch`` of them, a grouped one
+    the rows of each group in ``groups``. Layouts are ``row`` (the last axis contiguous) or
+    ``column`` (the transposed view of a contiguous (n, k) weight); ``scale_layout`` is a name of
+    ``mxlab.layout``. None means what the function asks for: a guard then says that it holds.
+    """
+
+    function: str  # the library's own name: mm_mxfp8, scaled_mm, dot_scaled
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    groups: tuple[int, ...] = ()
+    backend: str = "auto"  # of a function that has several
+    a_dtype: str = "float8_e4m3fn"
+    b_dtype: str = "float8_e4m3fn"
+    scale_dtype: str | None = None
+    out_dtype: str = "bfloat16"
+    a_layout: str = "row"
+    b_layout: str = "column"
+    scale_layout: str | None = None
+    a_scale_shape: tuple[int, ...] | None = None
+    b_scale_shape: tuple[int, ...] | None = None
+    bias: bool = False
+    training: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """A deployment, its platform, and the subjects that are present."""
 
@@ -187,6 +217,7 @@ class Facts:
     experts: ExpertFacts | None = None
     kv_cache: KvCacheFacts | None = None
     prologue: PrologueFacts | None = None
+    call: CallFacts | None = None
 
     def has(self, subject: str) -> bool:
         """Tell whether the guards of ``subject`` can be asked."""

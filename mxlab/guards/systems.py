@@ -1,0 +1,62 @@
+"""The systems whose guards are tables here: serving engines and the libraries that they call."""
+
+from dataclasses import dataclass, field
+
+from mxlab.errors import choose
+from mxlab.guards import sglang
+from mxlab.guards.engine import Guard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """One version of one system.
+
+    ``functions`` maps what can be called to its backends: a library's functions, or for a server
+    the flag that picks its dense kernel.
+    """
+
+    id: str  # sglang, flashinfer, torch, ...: what --system takes
+    name: str  # as people write it
+    version: str
+    source: str  # where the rows were read, and when
+    server: bool  # loads a model; otherwise a library that is called
+    guards: tuple[Guard, ...]
+    functions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+#: the newest version of a system comes first
+SYSTEMS: tuple[System, ...] = (
+    System(
+        id="sglang",
+        name="SGLang",
+        version=sglang.VERSION,
+        source="the wheel on PyPI, read 2026-11",
+        server=True,
+        guards=sglang.GUARDS,
+    ),
+)
+
+
+def system(id: str, version: str = "") -> System:
+    """Return a system, its newest version unless one is named.
+
+    Raises InputError with the nearest names or versions. Source of the rows: ``System.source``.
+
+    >>> system("sglang").version
+    '0.5.23'
+    """
+    choose("system", id, {row.id: row for row in SYSTEMS})
+    versions = {row.version: row for row in SYSTEMS if row.id == id}
+    return choose(f"{id} version", version, versions) if version else next(iter(versions.values()))
+
+
+def all_guards() -> tuple[Guard, ...]:
+    """Return every row of every system's newest version, systems in table order.
+
+    >>> all_guards()[0].system
+    'sglang'
+    """
+    newest = {row.id: row for row in reversed(SYSTEMS)}
+    return tuple(
+        guard for id in dict.fromkeys(row.id for row in SYSTEMS) for guard in newest[id].guards
+    )
