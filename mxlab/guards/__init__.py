@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mxlab.errors import choose
+from mxlab.errors import InputError, choose
 from mxlab.guards import inputs
 from mxlab.guards import quant as _quant
 from mxlab.guards import runner as _runner
+from mxlab.guards.calls import NO_DENSE, NO_QUANT, NO_RUNNER, check_call
 from mxlab.guards.engine import STAGES, SUBJECTS, Finding, Guard, Status, Verdict, run
 from mxlab.guards.facts import (
+    CallFacts,
     ConfigFacts,
     Deployment,
     ExpertFacts,
@@ -22,12 +24,15 @@ from mxlab.guards.ignore import ignored_layers, is_layer_skipped
 from mxlab.guards.platform import platform
 from mxlab.guards.sglang import GUARDS, VERSION
 from mxlab.guards.sglang_prologue import scale_shape
+from mxlab.guards.systems import SYSTEMS, System, all_guards, system
 
 __all__ = [
     "GUARDS",
     "STAGES",
     "SUBJECTS",
+    "SYSTEMS",
     "VERSION",
+    "CallFacts",
     "ConfigFacts",
     "Deployment",
     "ExpertFacts",
@@ -39,7 +44,9 @@ __all__ = [
     "Platform",
     "PrologueFacts",
     "Status",
+    "System",
     "Verdict",
+    "all_guards",
     "check",
     "facts",
     "guard",
@@ -47,13 +54,15 @@ __all__ = [
     "is_layer_skipped",
     "platform",
     "scale_shape",
+    "system",
 ]
 
-_BY_ID = {row.id: row for row in GUARDS}
+#: of every system and version; where two versions share an id, the newest one's row
+_BY_ID = {row.id: row for known in reversed(SYSTEMS) for row in known.guards}
 
 
 def guard(id: str) -> Guard:
-    """Return the row called ``id``, or raise InputError with the nearest ids.
+    """Return the row called ``id``, of any system, or raise InputError with the nearest ids.
 
     >>> guard("wsp-deepgemm").stage
     'S6'
@@ -69,9 +78,11 @@ def facts(
     experts: ExpertFacts | None = None,
     kv_cache: KvCacheFacts | None = None,
     prologue: PrologueFacts | None = None,
+    call: CallFacts | None = None,
 ) -> Facts:
     """Return what the guards look at; arguments and errors as for ``check``."""
     inputs.check_deployment(deployment)
+    asked = system(deployment.system, deployment.version)
     if deployment.quantization is not None:
         flag = deployment.quantization.lower()
         deployment = replace(deployment, quantization=None if flag == "unquant" else flag)
@@ -85,6 +96,24 @@ def facts(
     if prologue is not None:
         inputs.check_prologue(prologue)
     machine = platform(deployment)
+    if call is not None:
+        check_call(call, asked)
+    if asked.id != "sglang":  # what follows are SGLang's own rules
+        if not asked.server and call is None:
+            raise InputError(f"{asked.name} is a library: expected call=CallFacts(...)")
+        return Facts(
+            deployment=deployment,
+            platform=machine,
+            quant=NO_QUANT,
+            dense=NO_DENSE,
+            runner=NO_RUNNER,
+            config=parsed,
+            linear=linear,
+            experts=experts,
+            kv_cache=kv_cache,
+            prologue=prologue,
+            call=call,
+        )
     quant = _quant.quant(deployment, parsed, machine)
     raw = None if parsed.constructor else parsed.values
     runner = _runner.runner(deployment, raw, machine)
@@ -100,6 +129,7 @@ def facts(
         experts=experts,
         kv_cache=kv_cache,
         prologue=prologue,
+        call=call,
     )
 
 
@@ -111,14 +141,17 @@ def check(
     experts: ExpertFacts | None = None,
     kv_cache: KvCacheFacts | None = None,
     prologue: PrologueFacts | None = None,
+    call: CallFacts | None = None,
 ) -> list[Verdict]:
     """Ask every guard that the given subjects reach, in the order in which the system meets them.
 
     ``config`` is the checkpoint's quantization_config, or ``ConfigFacts(arguments,
     constructor=True)`` for code that builds ``Fp8Config`` itself. Without a config,
     ``--quantization mxfp8`` quantises 16-bit weights at load, and no flag means 16-bit weights.
-    Sizes are those of one rank. Raises InputError for values that no launch could have. A stop does
-    not hide the guards behind it; the first verdict that stops is what a person would see.
+    Sizes are those of one rank. A library (``Deployment(system="flashinfer")``) is asked about
+    ``call``, one call of one of its functions. Raises InputError for values that no launch could
+    have. A stop does not hide the guards behind it; the first verdict that stops is what a person
+    would see.
     Source: the row's own ``source``.
 
     >>> deployment = Deployment(gpu="b200", quantization="mxfp8", fp8_gemm_backend="deep_gemm")
@@ -133,5 +166,7 @@ def check(
         experts=experts,
         kv_cache=kv_cache,
         prologue=prologue,
+        call=call,
     )
-    return run(GUARDS, found, VERSION)
+    asked = system(deployment.system, deployment.version)
+    return run(asked.guards, found, asked.version)

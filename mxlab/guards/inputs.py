@@ -12,14 +12,13 @@ from mxlab.guards.facts import (
     LinearFacts,
     PrologueFacts,
 )
-from mxlab.guards.rows import VERSION
 from mxlab.guards.sglang_prologue import FUNCTIONS
+from mxlab.guards.systems import system
 
 MAX_SIZE = 2**40
 _MAX_RANKS = 2**20
 _MAX_NAME = 80
 _MAX_PAGE = 2**20
-_SYSTEMS = {"sglang": (VERSION,)}
 _METHOD_KEYS = ("quant_method", "quant_algo")
 
 
@@ -37,9 +36,9 @@ def _is(kind: type, value: object) -> None:
 def check_deployment(d: Deployment) -> None:
     """Raise InputError for a deployment that no launch command could name."""
     _is(Deployment, d)
-    choose("system", d.system, _SYSTEMS)
-    if d.version:
-        choose(f"{d.system} version", d.version, dict.fromkeys(_SYSTEMS[d.system]))
+    if not isinstance(d.version, str):
+        raise InputError(f"version is {quote(d.version)}: expected text")
+    system(d.system, d.version)
     whole_number("tp", d.tp, 1, _MAX_RANKS)
     whole_number("ep", d.ep, 1, _MAX_RANKS)
     if d.quantization is not None:
