@@ -197,8 +197,10 @@ class CallFacts:
     a_layout: str = "row"
     b_layout: str = "column"
     scale_layout: str | None = None
+    declared_layout: str | None = None  # what the caller says: torch's swizzle flag; None: the truth
     a_scale_shape: tuple[int, ...] | None = None
     b_scale_shape: tuple[int, ...] | None = None
+    scale_contiguous: bool = True
     bias: bool = False
     training: bool = False
 
