@@ -20,30 +20,53 @@ from mxlab.guards.facts import (
     Platform,
     PrologueFacts,
 )
+from mxlab.guards.facts_steps import (
+    STEPS,
+    AttentionFacts,
+    BlockScaleFacts,
+    ExpertCallFacts,
+    GemmInputFacts,
+    HostPoolFacts,
+    KvStoreFacts,
+    LoadFacts,
+    QuantizerFacts,
+    Step,
+)
 from mxlab.guards.ignore import ignored_layers, is_layer_skipped
 from mxlab.guards.platform import platform
 from mxlab.guards.sglang import GUARDS, VERSION
 from mxlab.guards.sglang_prologue import scale_shape
+from mxlab.guards.steps import check_step
 from mxlab.guards.systems import SYSTEMS, System, all_guards, system
 
 __all__ = [
     "GUARDS",
     "STAGES",
+    "STEPS",
     "SUBJECTS",
     "SYSTEMS",
     "VERSION",
+    "AttentionFacts",
+    "BlockScaleFacts",
     "CallFacts",
     "ConfigFacts",
     "Deployment",
+    "ExpertCallFacts",
     "ExpertFacts",
     "Facts",
     "Finding",
+    "GemmInputFacts",
     "Guard",
+    "HostPoolFacts",
     "KvCacheFacts",
+    "KvStoreFacts",
     "LinearFacts",
+    "LoadFacts",
     "Platform",
     "PrologueFacts",
+    "QuantizerFacts",
     "Status",
+    "Step",
     "System",
     "Verdict",
     "all_guards",
@@ -79,6 +102,7 @@ def facts(
     kv_cache: KvCacheFacts | None = None,
     prologue: PrologueFacts | None = None,
     call: CallFacts | None = None,
+    step: Step | None = None,
 ) -> Facts:
     """Return what the guards look at; arguments and errors as for ``check``."""
     inputs.check_deployment(deployment)
@@ -95,6 +119,8 @@ def facts(
         inputs.check_kv_cache(kv_cache)
     if prologue is not None:
         inputs.check_prologue(prologue)
+    if step is not None:
+        check_step(step)
     machine = platform(deployment)
     if call is not None:
         check_call(call, asked)
@@ -113,6 +139,7 @@ def facts(
             kv_cache=kv_cache,
             prologue=prologue,
             call=call,
+            step=step,
         )
     quant = _quant.quant(deployment, parsed, machine)
     raw = None if parsed.constructor else parsed.values
@@ -130,6 +157,7 @@ def facts(
         kv_cache=kv_cache,
         prologue=prologue,
         call=call,
+        step=step,
     )
 
 
@@ -142,6 +170,7 @@ def check(
     kv_cache: KvCacheFacts | None = None,
     prologue: PrologueFacts | None = None,
     call: CallFacts | None = None,
+    step: Step | None = None,
 ) -> list[Verdict]:
     """Ask every guard that the given subjects reach, in the order in which the system meets them.
 
@@ -149,7 +178,8 @@ def check(
     constructor=True)`` for code that builds ``Fp8Config`` itself. Without a config,
     ``--quantization mxfp8`` quantises 16-bit weights at load, and no flag means 16-bit weights.
     Sizes are those of one rank. A library (``Deployment(system="flashinfer")``) is asked about
-    ``call``, one call of one of its functions. Raises InputError for values that no launch could
+    ``call``, one call of one of its functions; ``step`` is one step that a server takes, such as
+    ``LoadFacts(...)``. Raises InputError for values that no launch could
     have. A stop does not hide the guards behind it; the first verdict that stops is what a person
     would see.
     Source: the row's own ``source``.
@@ -167,6 +197,7 @@ def check(
         kv_cache=kv_cache,
         prologue=prologue,
         call=call,
+        step=step,
     )
     asked = system(deployment.system, deployment.version)
     return run(asked.guards, found, asked.version)

@@ -115,6 +115,14 @@ SUBJECTS: Mapping[str, str] = {
     "kv_cache": "head_dim, v_head_dim, page size",
     "prologue": "dq, dkv and the cache buffers of the fused attention prologue",
     "call": "one call of a library's function: m, n, k, dtypes, layouts",
+    "load": "one tensor of the checkpoint loaded into one parameter",
+    "block_scale": "the scale of a block-FP8 weight on its way to E8M0 bytes",
+    "quantizer": "a tensor handed to one of the functions that quantise",
+    "gemm_input": "an activation handed to a dense linear, quantised already or not",
+    "expert_call": "what one call hands to the experts: scales, tokens, routing",
+    "kv_store": "K and V of some tokens on their way into the cache",
+    "host_pool": "HiCache's copy of the KV cache in host memory",
+    "attention": "one call of FA4 over the cache: head sizes, dtypes, scales",
 }
 
 

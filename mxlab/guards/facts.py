@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mxlab.guards.facts_steps import Step
 from mxlab.hardware import Gpu
 
 
@@ -11,7 +12,8 @@ class Deployment:
     """How a model is to be served: the launch flags, the GPU, the installed packages.
 
     Flags keep the system's own names and defaults. ``packages`` holds what can be imported,
-    ``env`` the environment variables that are set.
+    ``env`` the environment variables that are set, ``settings`` what few guards look at: flags
+    without their dashes and other facts, by the names in ``mxlab.guards.settings``.
     """
 
     gpu: str = "h200"
@@ -36,6 +38,7 @@ class Deployment:
     speculative_eagle_topk: int | None = None
     packages: frozenset[str] = frozenset({"flashinfer", "deep_gemm"})
     env: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,9 @@ class CallFacts:
     a_layout: str = "row"
     b_layout: str = "column"
     scale_layout: str | None = None
-    declared_layout: str | None = None  # what the caller says: torch's swizzle flag; None: the truth
+    declared_layout: str | None = (
+        None  # what the caller says: torch's swizzle flag; None: the truth
+    )
     a_scale_shape: tuple[int, ...] | None = None
     b_scale_shape: tuple[int, ...] | None = None
     scale_contiguous: bool = True
@@ -220,7 +225,10 @@ class Facts:
     kv_cache: KvCacheFacts | None = None
     prologue: PrologueFacts | None = None
     call: CallFacts | None = None
+    step: Step | None = None
 
     def has(self, subject: str) -> bool:
         """Tell whether the guards of ``subject`` can be asked."""
-        return subject == "server" or getattr(self, subject) is not None
+        if subject == "server" or getattr(self, subject, None) is not None:
+            return True
+        return self.step is not None and self.step.subject == subject

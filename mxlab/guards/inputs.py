@@ -12,6 +12,7 @@ from mxlab.guards.facts import (
     LinearFacts,
     PrologueFacts,
 )
+from mxlab.guards.settings import check_settings
 from mxlab.guards.sglang_prologue import FUNCTIONS
 from mxlab.guards.systems import system
 
@@ -73,6 +74,7 @@ def check_deployment(d: Deployment) -> None:
             raise InputError(f"environment variable {quote(name)} is {quote(value)}: expected text")
     if not isinstance(d.architecture, str):
         raise InputError(f"architecture is {quote(d.architecture)}: expected text")
+    check_settings(d.settings)
 
 
 def check_config(config: object) -> ConfigFacts:
