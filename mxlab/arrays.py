@@ -70,7 +70,8 @@ def quantize(
     ``quantize_block`` for each block; a tensor's are tensors on its device, without its gradient.
     ``pad=True`` appends zeros along the axis up to a multiple of 32 and records how many. ``out``
     is (codes, scales), uint8 buffers of the result's shapes: the MXArray then holds them.
-    ``compile=True`` runs torch.compile, for NumPy's arrays too: the first call takes half a minute.
+    ``compile=True`` runs a compiled kernel: numba's on a CPU, whose first call takes a second, and
+    torch.compile's elsewhere.
     Raises InputError for another dtype, for an axis that is no multiple of 32 without ``pad``,
     for float64 values beyond float32, and for buffers that do not fit; ``out`` is untouched then.
     Source: OCP MX v1.0 section 6.3.

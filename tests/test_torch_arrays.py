@@ -409,10 +409,3 @@ def test_numpy_never_imports_torch() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
-
-
-def test_compile_without_torch_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mxlab.tensors.torch_blocks", None)
-    monkeypatch.delattr("mxlab.tensors.torch_blocks", raising=False)
-    with pytest.raises(InputError, match="compile=True needs torch: install the extra"):
-        mxlab.quantize(np.ones(32, np.float32), compile=True)

@@ -1,7 +1,12 @@
-"""The compiled kernels give the same bytes: for every bfloat16, at the thresholds, of any size."""
+"""The compiled kernels give the same bytes: for every bfloat16, at the thresholds, of any size.
 
+On a CPU that is numba's; what torch.compile makes for other devices runs here on the CPU too.
+"""
+
+import multiprocessing
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +20,7 @@ import mxlab
 from mxlab.bench.quantize import bench_quantize
 from mxlab.errors import InputError
 from mxlab.scale import RULES
-from mxlab.tensors import torch_kernel
+from mxlab.tensors import numba_kernel, torch_blocks, torch_kernel
 
 pytestmark = pytest.mark.compiled
 TWINS = pytest.mark.parametrize("quantize", list(COMPILED.values()), ids=list(COMPILED))
@@ -75,8 +80,8 @@ def test_any_size(quantize: Quantizer, shape: tuple[int, ...], axis: int) -> Non
         equal(quantize(x, rule=rule, axis=axis, pad=True), wanted)
 
 
-@TWINS
-def test_one_kernel_serves_all_rules_and_sizes(quantize: Quantizer) -> None:
+def test_one_kernel_serves_all_rules_and_sizes() -> None:
+    quantize = COMPILED["torch operations, compiled"]
     quantize(scaled((64, 64)))
     quantize(scaled((96, 32)))
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
@@ -104,9 +109,10 @@ def test_buffers_are_filled_and_kept() -> None:
             assert found.codes is out[0] and found.scales is out[1]
             equal(found, mxlab.quantize(x))
     torch_kernel.threshold.cache_clear()
-    with torch.inference_mode():
-        equal(mxlab.quantize(tensor(x), compile=True), mxlab.quantize(x))
-    equal(mxlab.quantize(tensor(x), compile=True), mxlab.quantize(x))
+    for quantize in COMPILED.values():
+        with torch.inference_mode():
+            equal(quantize(x), mxlab.quantize(x))
+        equal(quantize(x), mxlab.quantize(x))
 
 
 @pytest.mark.parametrize("fmt", ["e4m3", "e5m2"])
@@ -119,16 +125,17 @@ def test_flushed_subnormals_change_no_byte(fmt: str) -> None:
     assert torch.set_flush_denormal(True)
     try:
         assert (torch.tensor([2.0**-130]) * 1).item() == 0
-        equal(mxlab.quantize(tensor(x), fmt, rule="floor", compile=True), wanted)
+        for quantize in COMPILED.values():
+            equal(quantize(x, fmt, rule="floor"), wanted)
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
-    equal(mxlab.quantize(tensor(x), fmt, rule="floor", compile=True), wanted)
+    for quantize in COMPILED.values():
+        equal(quantize(x, fmt, rule="floor"), wanted)
 
 
 def test_the_bench_shows_what_compiling_costs() -> None:
-    torch._dynamo.reset()
-    torch_kernel._compiled.cache_clear()
+    numba_kernel._kernels.cache_clear()
     report = bench_quantize(rows=32, cols=64, dtype="float32", memory=False)
     rows = {row.name: row for row in report.rows}
     first, second = (rows[f"mxlab torch, compiled{end}, rceil"] for end in ("", ", out="))
@@ -142,6 +149,7 @@ def test_a_failure_to_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
         raise torch._dynamo.exc.BackendCompilerFailed(lambda: 0, RuntimeError("no\ncompiler"), None)
 
     monkeypatch.setattr(torch_kernel, "_compiled", lambda *arguments: fail)
+    monkeypatch.setattr(torch_blocks, "_in_numpys_reach", lambda data: False)
     with pytest.raises(InputError, match=r"torch\.compile failed here") as caught:
         mxlab.quantize(torch.ones(4, 32), compile=True)
     assert "\n" not in str(caught.value)
@@ -150,6 +158,8 @@ def test_a_failure_to_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_missing_compiler_is_one_line(tmp_path: Any) -> None:
     code = (
         "import torch, mxlab\n"
+        "from mxlab.tensors import torch_blocks\n"
+        "torch_blocks._in_numpys_reach = lambda data: False\n"
         "try: mxlab.quantize(torch.ones(4, 32), compile=True)\n"
         "except mxlab.InputError as error: print(error)"
     )
@@ -164,3 +174,33 @@ def test_a_missing_compiler_is_one_line(tmp_path: Any) -> None:
     )
     assert ran.stdout.startswith("torch.compile failed here"), ran.stderr[-400:]
     assert ran.stdout.count("\n") == 1
+
+
+def test_numba_missing_is_one_line() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['numba'] = None\n"
+        "import numpy, mxlab\n"
+        "try: mxlab.quantize(numpy.ones((4, 32), numpy.float32), compile=True)\n"
+        "except mxlab.InputError as error: print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "mxlab[compiled]" in ran.stdout and ran.stdout.count("\n") == 1, ran.stderr[-400:]
+
+
+def test_shares_of_several_threads_and_of_a_fork() -> None:
+    """More values than one thread takes, from four threads at once, then in a forked child."""
+    x = scaled((512, 256))
+    x[7, 40], x[500, 3] = np.nan, -np.inf
+    assert x.size >= numba_kernel._ALONE
+    wanted = mxlab.quantize(x)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: mxlab.quantize(x, compile=True), range(16)):
+            equal(found, wanted)
+    with multiprocessing.get_context("fork").Pool(1) as child:
+        same = child.apply_async(_same_in_a_child, (x, wanted.codes)).get(timeout=60)
+    assert same
+
+
+def _same_in_a_child(x: Array, codes: Array) -> bool:
+    return bool((np.asarray(mxlab.quantize(x, compile=True).codes) == codes).all())

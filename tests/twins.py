@@ -57,9 +57,18 @@ EAGER: dict[str, Quantizer] = {
     "torch": on_device("cpu", compiled=False),
     "torch operations": operations,
 }
+
+
+def inductor(x: Array, *args: Any, **named: Any) -> MXArray:
+    """What torch.compile makes of torch's operations, which runs on a CPU only here."""
+    with patch.object(torch_blocks, "_in_numpys_reach", return_value=False):
+        return _as_numpy(mxlab.quantize(tensor(x), *args, compile=True, **named))
+
+
 COMPILED: dict[str, Quantizer] = {
     "numpy, compiled": lambda x, *args, **named: mxlab.quantize(x, *args, compile=True, **named),
     "torch, compiled": on_device("cpu", compiled=True),
+    "torch operations, compiled": inductor,
 }
 if torch.cuda.is_available():  # the same tests, on a machine that has one
     EAGER["cuda"] = on_device("cuda", compiled=False)

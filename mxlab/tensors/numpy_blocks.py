@@ -235,13 +235,13 @@ def quantize_blocks(
     """
     if compiled:
         try:
-            from mxlab.tensors import torch_blocks as torch
+            from mxlab.tensors import numba_kernel
         except ImportError:
-            raise InputError("compile=True needs torch: install the extra, mxlab[torch]") from None
-        data = contiguous(data)
-        torch.quantize_blocks(
-            torch.wrap(data), fmt, rule, torch.wrap(codes), torch.wrap(scales), compiled=True
-        )
+            raise InputError(
+                "compile=True needs numba on a CPU: install the extra, mxlab[compiled]"
+            ) from None
+        words = contiguous(data).view(np.uint32 if data.dtype == np.float32 else np.uint16)
+        numba_kernel.quantize_blocks(words, rule.threshold(fmt), fmt, codes, scales)
         return
     buffers = np.empty((3, _CHUNK), np.uint32)
     saturate = clips(fmt, rule)

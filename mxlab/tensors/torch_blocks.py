@@ -1,7 +1,7 @@
 """Blocks in torch, on any device: the same functions as ``numpy_blocks``, the same bytes.
 
-``compiled=True`` runs the same arithmetic through torch.compile; only the first call of a kind
-(dtype, format, device, last axis or another) compiles.
+``compiled=True`` runs the same arithmetic through numba on a CPU and torch.compile elsewhere; only
+the first call of a kind (dtype, format, device, last axis or another) compiles.
 """
 
 from typing import Any
@@ -124,9 +124,9 @@ def quantize_blocks(
 ) -> None:
     """Quantise float32 or bfloat16 [blocks, 32, inner] into codes and scales [blocks, 1, inner].
 
-    On a CPU, what is not compiled runs NumPy's blocks on the tensors' own memory: they stay in the
-    cache, where torch's operations each go through the main memory. Compiled kernels are for two
-    blocks or more, where subnormals are not flushed.
+    On a CPU, NumPy's or numba's blocks run on the tensors' own memory: they stay in the cache,
+    where torch's operations each go through the main memory. What torch.compile makes elsewhere is
+    for two blocks or more, where subnormals are not flushed.
 
     >>> from mxlab.formats import E4M3
     >>> from mxlab.scale import RULES
@@ -135,14 +135,14 @@ def quantize_blocks(
     >>> scales.item(), hex(codes[0, 0, 0])
     (119, '0x78')
     """
+    if _in_numpys_reach(data):
+        words = data.view(torch.int16) if data.dtype == torch.bfloat16 else data
+        arrays = (tensor.numpy() for tensor in (codes, scales))
+        numpy_blocks.quantize_blocks(words.numpy(), fmt, rule, *arrays, compiled=compiled)
+        return
     compiled = (
         compiled and len(data) > 1 and not data.is_meta and not torch_kernel.flushes(data.device)
     )
-    if _in_numpys_reach(data) and not compiled:
-        words = data.view(torch.int16) if data.dtype == torch.bfloat16 else data
-        arrays = (tensor.numpy() for tensor in (codes, scales))
-        numpy_blocks.quantize_blocks(words.numpy(), fmt, rule, *arrays)
-        return
     threshold = torch_kernel.threshold(rule.threshold(fmt), data.device)
     run = torch_kernel.run_compiled if compiled else torch_kernel.run_eagerly
     run(data, threshold, fmt, codes, scales)
