@@ -62,7 +62,7 @@ def test_content_that_is_no_config(name: str, tmp_path: Path) -> None:
 
 
 def test_folder_without_config(tmp_path: Path) -> None:
-    assert refused(tmp_path).endswith("has no config.json")
+    assert refused(tmp_path).endswith("has no safetensors file, index or config.json")
     (tmp_path / "config.json").mkdir()
     assert "is not a regular file" in refused(tmp_path)
 

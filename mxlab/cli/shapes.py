@@ -2,6 +2,7 @@
 
 import argparse
 
+from mxlab.cli.model_input import CONFIG, add_linear_argument, model_source, plain_number
 from mxlab.cli.result import Result, table
 from mxlab.models import (
     KvCache,
@@ -17,23 +18,23 @@ from mxlab.models.build import layer_ranges
 
 EXAMPLES = f"""examples:
   mxlab shapes config.json --tp 8
+  mxlab shapes path/to/checkpoint --tp 8      real shapes from the headers, held against the config
   mxlab shapes Mixtral-8x7B --tp 8 --ep 2 --json
+  mxlab shapes --linear down_proj 8192 29568 --tp 8
 shipped models: {", ".join(shipped_models())}"""
 
+#: what stands for the architecture's name where the model came without a config
+_UNNAMED = {"linears": "linears as given", "headers": "no config", "index": "no config"}
+_SHOWN = 40
 _SHARDS = {"column": "column (N)", "row": "row (K)", "vocab": "vocab (N)"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("config", help="config.json, a folder with one, or a shipped model's name")
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help=CONFIG)
+    add_linear_argument(parser)
     parser.add_argument("--tp", default="1", help="tensor-parallel size, 1..1024 (default 1)")
     parser.add_argument("--ep", default="1", help="expert-parallel size, a divisor of TP")
-
-
-def _rank_count(text: str) -> int | str:
-    """Return the number where the text is a plain one; what is not is refused by its own name."""
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else text
 
 
 def _where(row: Linear) -> str:
@@ -71,7 +72,9 @@ def _cache(kv: KvCache) -> str:
     )
 
 
-def _checkpoint(claim: Quantization | None) -> str:
+def _checkpoint(claim: Quantization | None, found: Shapes) -> str:
+    if claim is None and not found.config:
+        return "checkpoint: no config says whether it is quantised"
     if claim is None:
         return "checkpoint: not quantised"
     block = f", one scale for {claim.block[0]} x {claim.block[1]}" if claim.block else ""
@@ -80,7 +83,8 @@ def _checkpoint(claim: Quantization | None) -> str:
 
 
 def _headline(found: Shapes) -> str:
-    model = ascii(found.architecture or found.model_type)[1:-1][:80]
+    name = found.architecture or found.model_type or _UNNAMED.get(found.model.kind, "")
+    model = ascii(name)[1:-1][:80]
     ranks = f"TP {found.tp}" + (f", EP {found.ep}" if found.ep > 1 else "")
     if found.loads is None:
         return f"{model}, {ranks}: no recipe, nothing derived"
@@ -90,23 +94,31 @@ def _headline(found: Shapes) -> str:
     return f"{model}, {ranks}: does not load: {'; '.join(found.why)}{only}"
 
 
+def _differences(found: Shapes) -> tuple[str, ...]:
+    more = len(found.differences) - _SHOWN
+    tail = (f"and {more} more; --json lists them all",) if more > 0 else ()
+    return (*(difference.text() for difference in found.differences[:_SHOWN]), *tail)
+
+
 def run(args: argparse.Namespace) -> Result:
     """Run the verb."""
-    found = shapes(args.config, _rank_count(args.tp), _rank_count(args.ep))  # type: ignore[arg-type]
+    source = model_source(args.config, args.linear)
+    found = shapes(source, plain_number(args.tp), plain_number(args.ep))  # type: ignore[arg-type]
     claim = describe_quantization(found.config)
     data = {**found.to_json(), "quantization": claim.to_json() if claim else None}
     lines = [_headline(found)]
     if found.loads is False:
-        sizes = tp_that_load(found.config)
+        sizes = tp_that_load(found.model)
         data["tp_that_load"] = list(sizes)
         lines.append(f"TP sizes up to 64 that load: {', '.join(map(str, sizes)) or 'none'}")
-    lines.append(_checkpoint(claim))
+    lines.append(_checkpoint(claim, found))
     if found.kv:
         lines.append(_cache(found.kv))
     if found.layers:
         header = ["linear", "layers", "shard", "N", "K", "parts of N", "notes"]
         lines += ["", table(header, [_row(row) for row in found.layers], right="N K")]
     for title, texts in (
+        ("stored weights that differ from the config", _differences(found)),
         ("not derived", found.unknown),
         ("derived", found.derived),
         ("notes", (*found.notes, *(claim.notes if claim else ()))),

@@ -12,6 +12,10 @@ from mxlab.models.sharding import Indivisible, divide
 Shape = tuple[Sequence[int], int]
 
 
+class MissingKeys(InputError):
+    """A config lacks keys that its family needs."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Build:
     """One config, one TP and EP size, and what was found so far.
@@ -199,7 +203,7 @@ class Build:
         """Raise InputError naming every required key that the config lacks."""
         if self.missing:
             keys = ", ".join(sorted(self.missing))
-            raise InputError(
+            raise MissingKeys(
                 f"config lacks {keys}: the {family} family needs "
                 f"{'it' if len(self.missing) == 1 else 'them'}, and mxlab assumes no default"
             )

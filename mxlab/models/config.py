@@ -243,6 +243,11 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot read {name}: {reason}") from None
 
 
+def refuse_source(source: object) -> NoReturn:
+    """Raise InputError for what is neither a path nor a name nor an object."""
+    raise InputError(f"config is {_shown(source)}: expected a path, a model's name or an object")
+
+
 def read_config(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """Return the config as a plain dict.
 
@@ -255,9 +260,7 @@ def read_config(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return dict(source)
     if not isinstance(source, str | Path):
-        raise InputError(
-            f"config is {_shown(source)}: expected a path, a model's name or an object"
-        )
+        refuse_source(source)
     from mxlab.models.shipped import shipped_config
 
     path = Path(source)

@@ -1,18 +1,21 @@
 """From a config.json to the linears of one rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from mxlab.errors import InputError, quote, whole_number
-from mxlab.models.build import Build
-from mxlab.models.config import MAX_LAYERS, Section, read_config
+from mxlab.models.build import Build, MissingKeys
+from mxlab.models.config import MAX_LAYERS, Section
 from mxlab.models.families import find_family, identify
 from mxlab.models.family import Family
 from mxlab.models.kv_cache import KvCache
 from mxlab.models.linear import Linear
 from mxlab.models.mlp import lay_out_head
+from mxlab.models.model import Model, Source, read_model
+
+if TYPE_CHECKING:
+    from mxlab.models.differences import Difference
 
 MAX_RANKS = 1024
 
@@ -25,7 +28,8 @@ class Shapes:
     divide), None when there is no recipe for the model.
     ``vision_only`` is True when only vision rows fail: the encoder can run data-parallel instead.
     ``unknown`` names what was not derived and why, ``derived`` what was not read from the config
-    but follows from it, ``notes`` what else a reader should know.
+    but follows from it, ``notes`` what else a reader should know. ``differences`` says where the
+    stored weights contradict the config; the rows then have the stored shapes.
     """
 
     model_type: str
@@ -41,7 +45,13 @@ class Shapes:
     unknown: tuple[str, ...]
     derived: tuple[str, ...]
     notes: tuple[str, ...]
-    config: Mapping[str, Any]
+    differences: "tuple[Difference, ...]" = ()
+    model: Model = field(default_factory=Model)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config that the model came with, {} where it came without one."""
+        return self.model.config
 
     def to_json(self) -> dict[str, Any]:
         """Return the contract's JSON object."""
@@ -59,6 +69,8 @@ class Shapes:
             "unknown": list(self.unknown),
             "derived": list(self.derived),
             "notes": list(self.notes),
+            "source": self.model.kind,
+            "differences": [row.to_json() for row in self.differences],
         }
 
 
@@ -97,9 +109,9 @@ _UNQUANTIZED_KINDS = {
 }
 
 
-def _mark_unquantized(family: Family, row: Linear) -> Linear:
+def _mark_unquantized(family: Family | None, row: Linear) -> Linear:
     why = _UNQUANTIZED_KINDS.get(row.kind, "")
-    if not why and family.unquantized and row.linear.startswith(family.unquantized):
+    if not why and family and family.unquantized and row.linear.startswith(family.unquantized):
         why = f"SGLang builds this linear of {family.name} without a quantisation config"
     return replace(row, unquantized=why) if why else row
 
@@ -122,7 +134,6 @@ def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, K
     build.check_complete(family.name)
     if family.vision:
         family.vision.lay_out(build, config.section("vision_config"))
-    build.rows = [_mark_unquantized(family, row) for row in build.rows]
     build.unknown.extend(family.unknown)
     build.notes.extend((*family.notes, *_mtp_notes(decoder)))
     if ep > 1 and not any(row.kind == "moe" for row in build.rows):
@@ -159,10 +170,25 @@ def _unknown_layers(config: Section, architecture: str, model_type: str) -> tupl
     )
 
 
-def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> Shapes:
+def _from_weights(
+    model: Model, section: Section, family: Family | None, build: Build | None, tp: int, ep: int
+) -> "tuple[Build, KvCache | None, tuple[Difference, ...]] | None":
+    """Hold the stored weights against what was derived, or take them where nothing was."""
+    if not model.stored:
+        return None
+    from mxlab.models.stored import compared, derived_by_name
+
+    if family is None or build is None:
+        found = derived_by_name(model, section, tp, ep)
+        return (*found, ()) if found else None
+    whole = build if tp == ep == 1 else _derive(family, section, 1, 1)[0]
+    return build, None, compared(model, build, tuple(whole.rows))
+
+
+def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
     """Return the effective shape of every linear of a model on one rank.
 
-    ``config`` is what `read_config` takes. ``tp`` ranks share a linear, ``tp / ep`` the width of
+    ``source`` is what `read_model` takes. ``tp`` ranks share a linear, ``tp / ep`` the width of
     one expert (SGLang's rule). Shapes are (N, K) = (output, input) features. Raises InputError for
     a config that is not one, a missing or impossible size, and sizes of TP that cannot be. A linear
     that does not divide stays as a row with ``invalid``. Source: SGLang 0.5.23 and vLLM 0.33.0.
@@ -171,28 +197,39 @@ def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> 
     [('qkv_proj', 768, 4096), ('o_proj', 4096, 512)]
     """
     _check_ranks(tp, ep)
-    raw = read_config(config)
-    section = Section(raw)
-    architecture, model_type = identify(section)
+    model = read_model(source)
+    section = Section(model.config)
+    architecture = model_type = ""
+    if not model.stored or section.get("architectures") or section.get("model_type"):
+        architecture, model_type = identify(section)
     for key in ("text_config", "vision_config"):
         section.section(key)  # refuses a list or a string there, whatever the family
-    family = find_family(section)
-    rows: list[Linear] = []
+    family = find_family(section) if architecture or model_type else None
+    build: Build | None = None
     cache: KvCache | None = None
-    unknown: tuple[str, ...]
-    derived: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    if family is None:
+    notes = model.notes
+    if family is not None:
+        try:
+            build, cache = _derive(family, section, tp, ep)
+        except MissingKeys as error:
+            if not model.stored:
+                raise
+            notes += (f"{error}: the stored weights are read by their names",)
+            family = None
+    differences: tuple[Difference, ...] = ()
+    held = _from_weights(model, section, family, build, tp, ep)
+    if held is not None:
+        build, by_name, differences = held
+        cache = cache or by_name
+    if build is None:
         unknown = _unknown_layers(section, architecture, model_type)
-    else:
-        build, cache = _derive(family, section, tp, ep)
-        rows, unknown = build.rows, tuple(build.unknown)
-        derived, notes = tuple(build.derived), tuple(build.notes)
-        if architecture and architecture not in family.architectures:
-            notes += (
-                f"no recipe for architecture {quote(architecture)}: read as its model_type "
-                f"{quote(model_type)}",
-            )
+        build = Build(config=section, tp=tp, ep=ep, block="", unknown=list(unknown))
+    elif family is not None and architecture and architecture not in family.architectures:
+        build.notes.append(
+            f"no recipe for architecture {quote(architecture)}: read as its model_type "
+            f"{quote(model_type)}"
+        )
+    rows = [_mark_unquantized(family, row) for row in build.rows]
     broken = [row for row in rows if row.invalid]
     return Shapes(
         model_type=model_type,
@@ -200,23 +237,24 @@ def shapes(config: str | Path | Mapping[str, Any], tp: int = 1, ep: int = 1) -> 
         family=family.name if family else None,
         tp=tp,
         ep=ep,
-        loads=not broken if family else None,
+        loads=not broken if rows else None,
         why=tuple(sorted({row.invalid for row in broken if row.invalid})),
         vision_only=bool(broken) and all(row.linear.startswith("visual.") for row in broken),
         layers=tuple(rows),
         kv=cache,
-        unknown=unknown,
-        derived=derived,
-        notes=notes,
-        config=raw,
+        unknown=tuple(build.unknown),
+        derived=tuple(build.derived),
+        notes=(*notes, *build.notes),
+        differences=differences,
+        model=model,
     )
 
 
-def tp_that_load(config: str | Path | Mapping[str, Any], limit: int = 64) -> tuple[int, ...]:
+def tp_that_load(source: Source, limit: int = 64) -> tuple[int, ...]:
     """Return the TP sizes in ``1..limit`` at which every linear divides.
 
     >>> tp_that_load("phi-4", 16)
     (1, 2, 5, 10)
     """
-    raw = read_config(config)
-    return tuple(tp for tp in range(1, limit + 1) if shapes(raw, tp).loads)
+    model = read_model(source)
+    return tuple(tp for tp in range(1, limit + 1) if shapes(model, tp).loads)
