@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.guards.facts_steps import Step
+from mxlab.guards.releases import NEWEST, Release
 from mxlab.hardware import Gpu
 
 
@@ -69,6 +70,7 @@ class Platform:
     aiter_moe: bool  # of the experts, which do not except gfx1250
     force_block: bool  # SGLANG_FORCE_MXFP8_BLOCK_CONVERT
     force_block_dense: bool  # SGLANG_FORCE_MXFP8_BLOCK_CONVERT_DENSE
+    release: Release = NEWEST  # what the asked version of SGLang takes into account
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,8 @@ class CallFacts:
     )
     a_scale_shape: tuple[int, ...] | None = None
     b_scale_shape: tuple[int, ...] | None = None
+    b_shuffled: bool | None = None  # rows permuted for TRT-LLM's kernels
+    recipe: tuple[int, ...] | None = None  # DeepGEMM: rows of A, rows of B, K of one scale
     scale_contiguous: bool = True
     bias: bool = False
     training: bool = False
