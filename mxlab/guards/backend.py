@@ -21,6 +21,8 @@ def _facts(p: Platform) -> str:
     cap = "no GPU" if p.capability is None else f"capability {p.capability}"
     flash = "FlashInfer" if p.flashinfer else "no FlashInfer"
     deep = "DeepGEMM" if p.deep_gemm else "no DeepGEMM"
+    if p.capability == 120 and not p.release.deep_gemm_sm120:
+        deep += f" ({p.release.version} does not take it on SM120)"
     family = "Blackwell" if p.blackwell else "not Blackwell (or CUDA < 12.8)"
     return f"{p.gpu.label}: {cap}, {family}, {flash}, {deep}"
 
@@ -84,7 +86,7 @@ def effective_flag(platform: Platform, flag: str) -> str:
     """
     if flag == "auto" and platform.sm120:
         return "cutlass"
-    if flag == "auto" and platform.sm110:
+    if flag == "auto" and platform.sm110 and platform.release.auto_triton_sm110:
         return "triton"
     return flag
 
@@ -142,7 +144,7 @@ def can_serve_block_fp8_as_mxfp8(
     """
     if not isinstance(block, list | tuple) or len(block) != 2:
         return False, None
-    if block[1] != 32 or scale_fmt != "ue8m0":
+    if block[1] != 32 or scale_fmt != "ue8m0" or not platform.release.block_as_mxfp8:
         return False, None
     backend, stop = resolve_block_fp8_mxfp8_backend(platform, flag)
     return stop is None and backend != "unsupported", stop
@@ -222,6 +224,8 @@ def deepgemm_block_fp8_supported(p: Platform, n: int, k: int, block: object, dty
     sizes = list(block) if isinstance(block, list | tuple) else None
     if dtype != "bfloat16":
         return False
+    if not p.release.block_width_first:
+        return n % 64 == 0 and k % 128 == 0
     if sizes == [32, 32] and (p.sm90 or p.sm100):
         return n % 8 == 0 and k % 32 == 0
     return sizes == [128, 128] and n % 64 == 0 and k % 128 == 0
@@ -248,9 +252,10 @@ def dispatch_block_fp8(platform: Platform, flag: str, block: object, ue8m0: bool
         (platform.sm90 and flag in ("auto", "deep_gemm"))
         or (platform.sm100 and flag == "deep_gemm" and ue8m0)
     )
-    if block == [32, 32] and native:  # the tuple (32, 32) is not equal to it
+    by_width = platform.release.block_width_first
+    if block == [32, 32] and native and by_width:  # the tuple (32, 32) is not equal to it
         return BlockChoice("deepgemm_w8a8_block_fp8_linear_with_fallback")
-    if sizes is not None and len(sizes) > 1 and sizes[1] != 128:
+    if by_width and sizes is not None and len(sizes) > 1 and sizes[1] != 128:
         because = f"block K {sizes[1]} != 128, and DeepGEMM does not take {sizes} here"
         return BlockChoice(
             "triton_w8a8_block_fp8_linear", because=because, warns=flag == "deep_gemm"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from mxlab.errors import InputError, quote
 from mxlab.guards.facts import Deployment, Platform
+from mxlab.guards.releases import release
 from mxlab.hardware import Gpu, gpu
 
 _TOOLKIT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})?")
@@ -60,11 +61,13 @@ def platform(deployment: Deployment) -> Platform:
     def arch(majors: tuple[int, ...], oldest: tuple[int, int]) -> bool:
         return cuda and major in majors and version >= oldest
 
+    rules = release(deployment.version)
     sm100, sm120 = arch((10,), (12, 8)), arch((12,), (12, 8))
     deep_gemm = (
         cuda
         and env_flag(env, "SGLANG_ENABLE_JIT_DEEPGEMM", default=True)
         and major * 10 + minor >= 90
+        and (rules.deep_gemm_sm120 or capability != 120)
         and "deep_gemm" in deployment.packages
     )
     aiter = hip and env_flag(env, "SGLANG_USE_AITER")
@@ -87,9 +90,12 @@ def platform(deployment: Deployment) -> Platform:
         and "flashinfer" in deployment.packages
         and env_flag(env, "SGLANG_IS_FLASHINFER_AVAILABLE", default=True, new=False),
         deep_gemm=deep_gemm,
-        ue8m0=deep_gemm and (sm100 or capability in (120, 121)),
+        ue8m0=deep_gemm and (sm100 or (rules.deep_gemm_sm120 and capability in (120, 121))),
         aiter=aiter and not gfx1250,
         aiter_moe=aiter,
         force_block=env_flag(env, "SGLANG_FORCE_MXFP8_BLOCK_CONVERT", new=False),
-        force_block_dense=hip and env_flag(env, "SGLANG_FORCE_MXFP8_BLOCK_CONVERT_DENSE"),
+        force_block_dense=hip
+        and rules.convert_dense
+        and env_flag(env, "SGLANG_FORCE_MXFP8_BLOCK_CONVERT_DENSE"),
+        release=rules,
     )

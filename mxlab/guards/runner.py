@@ -67,9 +67,11 @@ _BY_ARCHITECTURE = {name: family for family in FAMILIES for name in family.archi
 
 def allowed_runners(platform: Platform, asked: str) -> tuple[str, ...]:
     """Return the runners that mxfp8 may name here (srt/arg_groups/overrides.py:1484)."""
-    triton = platform.gfx95 or (platform.hip and asked == "triton")
-    aiter = platform.gfx95 and platform.aiter_moe
-    return (*MXFP8_RUNNERS, *(("triton",) if triton else ()), *(("aiter",) if aiter else ()))
+    rules = platform.release
+    triton = platform.gfx95 or (rules.rocm_runners and platform.hip and asked == "triton")
+    aiter = rules.rocm_runners and platform.gfx95 and platform.aiter_moe
+    named = [name for name in MXFP8_RUNNERS if rules.megamoe or name != "flashinfer_megamoe"]
+    return (*named, *(("triton",) if triton else ()), *(("aiter",) if aiter else ()))
 
 
 def constrain(
@@ -102,9 +104,11 @@ def runner(deployment: Deployment, raw: Mapping[str, object] | None, platform: P
     d, quantization = deployment, deployment.quantization
     asked, gemm = d.moe_runner_backend, d.fp8_gemm_backend
     family = _BY_ARCHITECTURE.get(d.architecture)
+    if d.architecture in platform.release.absent_architectures:
+        family = None
     found = raw.get("quant_method") if raw is not None else None
     stored = found if isinstance(found, str) else None
-    if d.architecture in _HYV4 and platform.deep_gemm and raw is not None:
+    if family and d.architecture in _HYV4 and platform.deep_gemm and raw is not None:
         parsed = parse_modelopt(raw) or {}
         if str(parsed.get("quant_algo", "")).upper() == "MXFP8":
             asked = "deep_gemm" if asked == "auto" else asked

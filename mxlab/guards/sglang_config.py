@@ -54,7 +54,7 @@ def _unknown_method(facts: Facts) -> Finding:
     if skip:
         return skip
     p, q = facts.platform, facts.quant.method
-    known = v.METHODS_CUDA_GFX95 if p.cuda or p.gfx95 else v.METHODS
+    known = (*p.release.methods, *(("mxfp4",) if p.cuda or p.gfx95 else ()))
     return judge(q not in known, f"method {q!r}", q=q, list=list(known))
 
 
@@ -65,7 +65,7 @@ def _rocm(facts: Facts) -> Finding:
     if not facts.platform.hip:
         return skipped(f"{facts.platform.gpu.label} is not a ROCm GPU")
     q = facts.quant.method
-    return judge(q not in v.METHODS_ROCM, f"method {q!r} on ROCm", q=q)
+    return judge(q not in facts.platform.release.methods_rocm, f"method {q!r} on ROCm", q=q)
 
 
 def _not_optimized(facts: Facts) -> Finding:

@@ -115,7 +115,10 @@ def _swizzles(facts: Facts) -> Finding | None:
     skip = not_processed(facts)
     if skip:
         return skip
-    if facts.platform.hip or facts.runner.name in ("cutlass", "deep_gemm", *TRTLLM):
+    other = ("cutlass", "deep_gemm", *TRTLLM)
+    if facts.quant.serialized and not facts.platform.release.cutlass_raw_scales:
+        other = other[1:]
+    if facts.platform.hip or facts.runner.name in other:
         return skipped(f"the MoE runner is {facts.runner.name}: no triton_kernels swizzle")
     return None
 

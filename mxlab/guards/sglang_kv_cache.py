@@ -158,7 +158,9 @@ def _sf_dim4(facts: Facts) -> Finding:
     if kv.head_dim % 32 or kv.v_head_dim % 32:
         return skipped(f"{sizes}: kv-hd32 or kv-vhd32 stops the allocation first")
     if page != 128:
-        return skipped(f"page size {page}: kv-page128 comes first")
+        flat = facts.platform.release.flat_pages
+        why = "flat scales, of any head size" if flat else "kv-page128 comes first"
+        return skipped(f"page size {page}: {why}")
     if not bad:
         return passes(f"{sizes}: four scales a token and head")
     if scales_given(facts):

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import sglang
+from mxlab.guards import flashinfer, sglang, sglang_0132848349
 from mxlab.guards.engine import Guard
+from mxlab.guards.releases import AUGUST, is_commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class System:
     server: bool  # loads a model; otherwise a library that is called
     guards: tuple[Guard, ...]
     functions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    dense: str = ""  # of a library: the function that multiplies one dense MXFP8 linear
+    commit: str = ""  # whole hash, where the version is a commit and not a release
 
 
 #: the newest version of a system comes first
@@ -34,20 +37,45 @@ SYSTEMS: tuple[System, ...] = (
         server=True,
         guards=sglang.GUARDS,
     ),
+    System(
+        id="sglang",
+        name="SGLang",
+        version=sglang_0132848349.VERSION,
+        source="the commit of 2026-08-27, from the wheels before and after it, read 2026-11",
+        server=True,
+        guards=sglang_0132848349.GUARDS,
+        commit=AUGUST.commit,
+    ),
+    System(
+        id="flashinfer",
+        name="FlashInfer",
+        version=flashinfer.VERSION,
+        source="the wheel on PyPI, Python and CUDA sources, read 2026-11",
+        server=False,
+        guards=flashinfer.GUARDS,
+        functions=flashinfer.FUNCTIONS,
+        dense="mm_mxfp8",
+    ),
 )
 
 
 def system(id: str, version: str = "") -> System:
     """Return a system, its newest version unless one is named.
 
-    Raises InputError with the nearest names or versions. Source of the rows: ``System.source``.
+    An abbreviated commit, of 7 digits or more, names the version that is that commit. Raises
+    InputError with the nearest names or versions. Source of the rows: ``System.source``.
 
     >>> system("sglang").version
     '0.5.23'
+    >>> system("sglang", "0132848").version
+    '0132848349'
     """
     choose("system", id, {row.id: row for row in SYSTEMS})
     versions = {row.version: row for row in SYSTEMS if row.id == id}
-    return choose(f"{id} version", version, versions) if version else next(iter(versions.values()))
+    if not version:
+        return next(iter(versions.values()))
+    commits = (row for row in versions.values() if is_commit(version, row.commit))
+    return next(commits, None) or choose(f"{id} version", version, versions)
 
 
 def all_guards() -> tuple[Guard, ...]:
