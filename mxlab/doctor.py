@@ -5,126 +5,41 @@ arguments, the checkpoint's quantisation, each linear, the experts and the KV ca
 what it heard as the system would meet it: by stage, then by layer.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mxlab.diagnosis import LayerReport, Report, conclude, deployment_json
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
-    GUARDS,
-    STAGES,
+    VERSION,
     ConfigFacts,
     Deployment,
     ExpertFacts,
+    Facts,
     KvCacheFacts,
     LinearFacts,
     Status,
     Verdict,
-    check,
+    ask,
     facts,
 )
+from mxlab.guards.facts import Quant
 from mxlab.guards.inputs import check_deployment
 from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes, tp_that_load
+from mxlab.padding import Padding, padded
+from mxlab.prologue import inkling_cache, prologue
 from mxlab.quantized import Coverage, coverage
+from mxlab.weights import Weights, weights
 
-_ORDER = {stage: place for place, stage in enumerate(STAGES)}
-#: families whose vision tower SGLang builds after the decoder (srt/models/qwen2_5_vl.py:743)
-_TOWER_LAST = ("qwen2_5_vl",)
-_SUBJECT = {guard.id: guard.subject for guard in GUARDS}
-_DEGRADES = (Status.FALLS_BACK, Status.WARNS, Status.SILENT)
-#: what a one-line summary shows first
-_SEVERITY = (Status.STOPS, Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
+__all__ = ["Examiner", "LayerReport", "Report", "deployment_json", "doctor", "evaluate"]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerReport:
-    """One linear of the model: how many of its layers are quantised, and the verdicts."""
-
-    linear: Linear
-    coverage: Coverage
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def worst(self) -> Verdict | None:
-        """The verdict for one line: the first stop, else the first that is not a pass."""
-        for status in _SEVERITY:
-            for verdict in self.verdicts:
-                if verdict.status is status:
-                    return verdict
-        return None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the contract's row: the linear, how many are quantised, the verdicts."""
-        return {
-            **self.linear.to_json(),
-            "quantized_layers": self.coverage.layers,
-            "not_quantized_because": self.coverage.why_not,
-            "verdicts": [verdict.to_json() for verdict in self.verdicts],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What ``doctor`` found.
-
-    ``outcome`` is ``stops``, ``runs``, ``runs-degraded`` (it runs, but something is replaced,
-    slower or wrong in silence) or ``unknown``.
-    """
-
-    deployment: Deployment
-    shapes: Shapes
-    outcome: str
-    first_stop: tuple[str, Verdict] | None  # (where, verdict)
-    server: tuple[Verdict, ...]
-    layers: tuple[LayerReport, ...]
-    experts: ExpertFacts | None  # what the guards of the experts were asked about
-    moe: tuple[Verdict, ...]
-    kv_cache: tuple[Verdict, ...]
-    suggestions: tuple[dict[str, Any], ...] = ()
-
-    def subjects(self) -> Iterator[tuple[str, Verdict]]:
-        """Yield (where, verdict) as the system would meet them: by stage, then by layer."""
-        found = [("server", verdict) for verdict in self.server]
-        for layer in self.layers:
-            found += [(layer.linear.linear, verdict) for verdict in layer.verdicts]
-        found += [("kv_cache", verdict) for verdict in self.kv_cache]
-        yield from sorted(found, key=self._place)
-
-    def _place(self, item: tuple[str, Verdict]) -> tuple[int, bool]:
-        """Return where a verdict stands: its stage, and in it whether SGLang builds it first."""
-        where, stage = item[0], item[1].stage
-        tower = where.startswith("visual.") and self.shapes.family not in _TOWER_LAST
-        return _ORDER[stage], not (tower and stage in ("S4", "S5", "S6"))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the contract's JSON object."""
-        where, stop = self.first_stop or ("", None)
-        kv = self.shapes.kv.to_json() if self.shapes.kv else None
-        return {
-            "deployment": deployment_json(self.deployment),
-            "outcome": self.outcome,
-            "first_stop": stop and {"where": where, **stop.to_json()},
-            "server": [verdict.to_json() for verdict in self.server],
-            "layers": [layer.to_json() for layer in self.layers],
-            "kv_cache": kv and {**kv, "verdicts": [v.to_json() for v in self.kv_cache]},
-            "moe": self.experts
-            and {**asdict(self.experts), "verdicts": [v.to_json() for v in self.moe]},
-            "suggestions": list(self.suggestions),
-            "unknown": list(self.shapes.unknown),
-            "derived": list(self.shapes.derived),
-        }
-
-
-def deployment_json(deployment: Deployment) -> dict[str, Any]:
-    """Return a deployment's flags as JSON; sets become sorted lists."""
-    row = {name: getattr(deployment, name) for name in deployment.__dataclass_fields__}
-    return {**row, "packages": sorted(deployment.packages), "env": dict(deployment.env)}
-
-
-def _experts(found: Shapes, deployment: Deployment) -> ExpertFacts | None:
+def _experts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts | None:
     """Return the facts of the routed experts, when both of their matrices have a shape."""
-    rows = {row.linear: row for row in found.layers if row.kind == "moe" and not row.invalid}
+    rows = {row.linear: row for row in linears if row.kind == "moe" and not row.invalid}
     w13, w2 = rows.get("experts.w13"), rows.get("experts.w2")
     if w13 is None or w2 is None or w13.k is None or w2.k is None:
         return None
@@ -143,13 +58,13 @@ def _tp_sizes(config: Mapping[str, Any], deployment: Deployment) -> str:
     return f"--tp-size that divides: {', '.join(fit[-8:])}" if fit else "no TP size divides"
 
 
-def _invalid(row: Linear, deployment: Deployment, version: str, fix: str) -> Verdict:
+def _invalid(row: Linear, deployment: Deployment, fix: str) -> Verdict:
     """Return the verdict for a linear that cannot be split: the engine asserts at construction."""
     assert row.invalid is not None
     return Verdict(
         guard="tp-divides",
         system=deployment.system,
-        version=version,
+        version=deployment.version or VERSION,
         status=Status.STOPS,
         stage="S4",
         message="",
@@ -159,9 +74,8 @@ def _invalid(row: Linear, deployment: Deployment, version: str, fix: str) -> Ver
     )
 
 
-def _beyond(deployment: Deployment, config: ConfigFacts) -> tuple[str, ...]:
+def _beyond(quant: Quant) -> tuple[str, ...]:
     """Say what of the quantisation no guard looks at; InputError for a block no layer can have."""
-    quant = facts(deployment, config=config).quant
     if quant.method is None:
         return ()
     if not quant.fp8_config:
@@ -178,99 +92,140 @@ def _beyond(deployment: Deployment, config: ConfigFacts) -> tuple[str, ...]:
     return ()
 
 
+@dataclass(slots=True)
+class Examiner:
+    """One model, asked about any number of deployments; its shapes are derived once a (tp, ep).
+
+    ``prologue`` asks the fused attention prologue's checks of a model that does not run it.
+    """
+
+    config: Mapping[str, Any]
+    prologue: bool = False
+    _shapes: dict[tuple[int, int], Shapes] = field(default_factory=dict)
+    _covered: dict[tuple[Any, ...], tuple[Coverage, ...]] = field(default_factory=dict)
+
+    def shapes(self, tp: int, ep: int) -> Shapes:
+        """Return the linears of one rank."""
+        if (tp, ep) not in self._shapes:
+            self._shapes[tp, ep] = shapes(self.config, tp=tp, ep=ep)
+        return self._shapes[tp, ep]
+
+    def weights(self, tp: int, ep: int) -> Weights | None:
+        """Return the parameters and bytes of the model, whole and on one rank."""
+        rank = self.shapes(tp, ep)
+        return weights(rank.config, self.shapes(1, 1), rank)
+
+    def evaluate(self, deployment: Deployment, padding: Padding | None = None) -> Report:
+        """Ask every guard about one deployment; no suggestions.
+
+        ``padding`` replaces the (N, K) of some linears by larger ones, as if they were padded.
+        """
+        found = self.shapes(deployment.tp, deployment.ep)
+        values = quantization_config(found.config)
+        architectures = found.config.get("architectures")
+        if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
+            deployment = replace(deployment, architecture=architectures[0])
+        base = facts(deployment, config=ConfigFacts(values))
+        found = replace(found, unknown=(*found.unknown, *_beyond(base.quant)))
+        covered = self._coverage(found, deployment, base, values)
+        rows = padded(found.layers, padding or {})
+        server = (*ask(base, "server"), *ask(base, "config"))
+        layers, experts, moe = self._layers(rows, covered, base)
+        cache = found.kv or inkling_cache(found)
+        kv: tuple[Verdict, ...] = ()
+        handed = None
+        if cache is not None:
+            kv_facts = KvCacheFacts(
+                head_dim=cache.head_dim,
+                v_head_dim=cache.v_head_dim,
+                kv_heads=cache.kv_heads_per_rank or 1,
+                mla=cache.kind == "MLA",
+            )
+            known = replace(base, kv_cache=kv_facts)
+            handed = prologue(known, cache, partial(ask, base), forced=self.prologue)
+            wired = handed.facts if handed else None
+            kv = ask(replace(base, prologue=wired) if wired else base, "kv_cache", kv_facts)
+        report = Report(
+            deployment=deployment,
+            shapes=found if found.kv or cache is None else replace(found, kv=cache),
+            server=server,
+            layers=layers,
+            experts=experts,
+            moe=moe,
+            kv_cache=kv,
+            prologue=handed,
+        )
+        return replace(report, **conclude(report))
+
+    def _coverage(
+        self,
+        found: Shapes,
+        deployment: Deployment,
+        base: Facts,
+        values: Mapping[str, Any] | None,
+    ) -> tuple[Coverage, ...]:
+        """Return the coverage; of a deployment it depends on what these facts say, and no more."""
+        quant, env = base.quant, deployment.env.get("SGLANG_FP8_IGNORED_LAYERS")
+        origin = (quant.method, quant.origin, quant.fp8_config, quant.why, env)
+        key = (deployment.tp, deployment.ep, *origin)
+        if key not in self._covered:
+            self._covered[key] = coverage(found, deployment, values)
+        return self._covered[key]
+
+    def _layers(
+        self, rows: Sequence[Linear], covered: Sequence[Coverage], base: Facts
+    ) -> tuple[tuple[LayerReport, ...], ExpertFacts | None, tuple[Verdict, ...]]:
+        """Return the report of every linear, the experts' facts and their verdicts."""
+        deployment = base.deployment
+        experts = _experts(rows, deployment)
+        layers: list[LayerReport] = []
+        moe: tuple[Verdict, ...] = ()
+        fix = ""
+        for row, cover in zip(rows, covered, strict=True):
+            if row.invalid is not None:
+                fix = fix or _tp_sizes(self.config, deployment)
+                verdicts: tuple[Verdict, ...] = (_invalid(row, deployment, fix),)
+            elif row.kind == "moe":
+                if experts and not moe:
+                    experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
+                    moe = ask(base, "experts", experts)
+                verdicts = moe
+            else:
+                assert row.n is not None and row.k is not None
+                linear = LinearFacts(
+                    name=row.linear,
+                    n=row.n,
+                    k=row.k,
+                    shard=row.shard.split()[0],
+                    # SGLang builds a replicated linear as one matrix, whatever was fused into it
+                    parts=(row.n,) if row.shard == "replicated" else row.parts,
+                    quantized=cover.layers > 0,
+                    why_not=cover.why_not,
+                    mixed_shards=cover.mixed,
+                )
+                verdicts = ask(base, "linear", linear)
+            layers.append(LayerReport(row, cover, verdicts))
+        return tuple(layers), experts, moe
+
+
 def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
     """Ask every guard about one model on one deployment; no suggestions."""
-    found = shapes(config, tp=deployment.tp, ep=deployment.ep)
-    values = quantization_config(found.config)
-    architectures = found.config.get("architectures")
-    if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
-        deployment = replace(deployment, architecture=architectures[0])
-    claims = ConfigFacts(values)
-    found = replace(found, unknown=(*found.unknown, *_beyond(deployment, claims)))
-
-    def ask(**subject: Any) -> tuple[Verdict, ...]:
-        wanted = subject.keys() or {"server", "config"}
-        verdicts = check(deployment, config=claims, **subject)
-        return tuple(verdict for verdict in verdicts if _SUBJECT[verdict.guard] in wanted)
-
-    server = ask()
-    version = server[0].version
-    experts = _experts(found, deployment)
-    covered = coverage(found, deployment, values)
-    layers: list[LayerReport] = []
-    moe: tuple[Verdict, ...] = ()
-    fix = ""
-    for row, cover in zip(found.layers, covered, strict=True):
-        if row.invalid is not None:
-            fix = fix or _tp_sizes(found.config, deployment)
-            verdicts: tuple[Verdict, ...] = (_invalid(row, deployment, version, fix),)
-        elif row.kind == "moe":
-            if experts and not moe:
-                experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
-                moe = ask(experts=experts)
-            verdicts = moe
-        else:
-            assert row.n is not None and row.k is not None
-            linear = LinearFacts(
-                name=row.linear,
-                n=row.n,
-                k=row.k,
-                shard=row.shard.split()[0],
-                # SGLang builds a replicated linear as one matrix, whatever was fused into it
-                parts=(row.n,) if row.shard == "replicated" else row.parts,
-                quantized=cover.layers > 0,
-                why_not=cover.why_not,
-                mixed_shards=cover.mixed,
-            )
-            verdicts = ask(linear=linear)
-        layers.append(LayerReport(row, cover, verdicts))
-    kv: tuple[Verdict, ...] = ()
-    if found.kv is not None:
-        kv = ask(
-            kv_cache=KvCacheFacts(
-                head_dim=found.kv.head_dim,
-                v_head_dim=found.kv.v_head_dim,
-                kv_heads=found.kv.kv_heads_per_rank or 1,
-                mla=found.kv.kind == "MLA",
-            )
-        )
-    report = Report(
-        deployment=deployment,
-        shapes=found,
-        outcome="runs",
-        first_stop=None,
-        server=server,
-        layers=tuple(layers),
-        experts=experts,
-        moe=moe,
-        kv_cache=kv,
-    )
-    return replace(report, **_conclude(report))
-
-
-def _conclude(report: Report) -> dict[str, Any]:
-    """Return the first stop and the outcome that the verdicts come to."""
-    heard = list(report.subjects())
-    stop = next((item for item in heard if item[1].status is Status.STOPS), None)
-    statuses = {verdict.status for _, verdict in heard}
-    if stop is not None:
-        outcome = "stops"
-    elif report.shapes.unknown or Status.UNKNOWN in statuses:
-        outcome = "unknown"
-    elif statuses & set(_DEGRADES):
-        outcome = "runs-degraded"
-    else:
-        outcome = "runs"
-    return {"first_stop": stop, "outcome": outcome}
+    return Examiner(config).evaluate(deployment)
 
 
 def doctor(
-    config: str | Path | Mapping[str, Any], deployment: Deployment, *, suggest: bool = True
+    config: str | Path | Mapping[str, Any],
+    deployment: Deployment,
+    *,
+    suggest: bool = True,
+    prologue: bool = False,
 ) -> Report:
-    """Say whether a model runs on a deployment, and if not, what stops it first.
+    """Say whether a model runs on a deployment, and if not, what stops it first and when.
 
     ``config`` is a path to a Hugging Face config.json (or its folder), a shipped model's name, or
-    the parsed object. Raises InputError for a config or a flag that cannot be used.
+    the parsed object. ``suggest`` searches for changes under which a model that stops would run.
+    ``prologue`` asks the checks of the fused attention prologue even of a model that SGLang does
+    not run it for. Raises InputError for a config or a flag that cannot be used.
 
     >>> flags = Deployment(gpu="b200", tp=8, quantization="mxfp8", fp8_gemm_backend="deep_gemm")
     >>> report = doctor("Llama-3.1-8B", flags)
@@ -278,10 +233,11 @@ def doctor(
     'runs'
     """
     check_deployment(deployment)
-    read = read_config(config)
-    report = evaluate(read, deployment)
+    examiner = Examiner(read_config(config), prologue)
+    report = examiner.evaluate(deployment)
+    report = replace(report, weights=examiner.weights(deployment.tp, deployment.ep))
     if not suggest or report.outcome != "stops":
         return report
     from mxlab.suggest import suggestions
 
-    return replace(report, suggestions=suggestions(read, report))
+    return replace(report, suggestions=suggestions(examiner, report))

@@ -1,124 +1,168 @@
 """The smallest changes under which a model that stops would run, each tried and not guessed."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from mxlab.doctor import Report, evaluate
+from mxlab.changes import IGNORED, Change, Situation, apply, candidates
+from mxlab.diagnosis import Report
+from mxlab.doctor import Examiner
 from mxlab.errors import InputError
-from mxlab.guards import Deployment, Status, platform
+from mxlab.guards import Status
+from mxlab.padding import Padding
 
-IGNORED = "SGLANG_FP8_IGNORED_LAYERS"
-WANTED = 4  # suggestions to offer
+__all__ = ["IGNORED", "suggestions"]
+
+WANTED = 5  # suggestions to offer
 _CHANGES = 3  # at most, at once
 _BUDGET = 400  # evaluations at most
+_DEGRADES = (Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
+
+_Set = tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One thing to change: a field of the deployment, and how a person would type it."""
+class _Tried:
+    """A set of changes and what it came to."""
 
-    field: str
-    value: Any
-    text: str
+    changes: _Set
+    report: Report
+    padding: Padding
 
+    def price(self) -> tuple[object, ...]:
+        """Return the sort key: fewest changes, then what degrades, then the dearest change."""
+        return (
+            len(self.changes),
+            _badness(self.report),
+            max(change.dear for change in self.changes),
+            sum(change.dear for change in self.changes),
+            sum(max(0, change.gpus) for change in self.changes),
+            sum(change.bytes for change in self.changes),
+            sum(abs(change.gpus) for change in self.changes),
+        )
 
-def _flags(deployment: Deployment) -> Iterator[Change]:
-    for backend in ("auto", "deep_gemm", "flashinfer_cutlass", "flashinfer_cutedsl"):
-        yield Change("fp8_gemm_backend", backend, f"--fp8-gemm-backend {backend}")
-    runners = ("auto", "deep_gemm", "flashinfer_trtllm", "cutlass")
-    for runner in runners:
-        if runner == "flashinfer_trtllm" and not platform(deployment).blackwell:
-            continue  # FlashInfer builds these kernels for Blackwell only (moe-trtllm-arch)
-        yield Change("moe_runner_backend", runner, f"--moe-runner-backend {runner}")
-    if deployment.kv_cache_dtype == "mxfp8":
-        yield Change("page_size", 128, "--page-size 128")
-        yield Change("attention_backend", "fa4", "--attention-backend fa4")
-        yield Change("kv_cache_dtype", "fp8_e4m3", "--kv-cache-dtype fp8_e4m3")
-    yield Change("dtype", "bfloat16", "--dtype bfloat16")
-    for package in sorted(Deployment().packages - deployment.packages):
-        yield Change("packages", deployment.packages | {package}, f"--with {package}")
-
-
-def _sizes(deployment: Deployment) -> Iterator[Change]:
-    sizes = [size for size in (1, 2, 4, 8, 16, 32) if size % deployment.ep == 0]
-    for size in sorted(sizes, key=lambda size: abs(size - deployment.tp)):
-        yield Change("tp", size, f"--tp {size}")
-    for size in (1, deployment.tp):
-        yield Change("ep", size, f"--ep {size}")
+    def to_json(self) -> dict[str, Any]:
+        ordered = sorted(self.changes, key=lambda change: change.text)
+        return {
+            "changes": [change.text for change in ordered],
+            "outcome": self.report.outcome,
+            "costs": [change.to_json() for change in ordered],
+            "degrades": _degrades(self.report),
+        }
 
 
-def _exclusion(report: Report) -> Iterator[Change]:
-    """Leave every linear that stops on its own in 16 bit, through the environment variable."""
-    names: set[str] = set()
-    for layer in report.layers:
-        row = layer.linear
-        if row.kind == "linear" and any(
-            v.status is Status.STOPS and v.guard != "tp-divides" for v in layer.verdicts
-        ):
-            tower, _, inside = row.path.partition(".{layer}.")
-            if row.linear.startswith("visual."):
-                names.add(tower)  # the whole encoder: its members share names with the decoder's
-            else:
-                block = inside.rsplit(".", 1)[0]
-                names |= {f"{block}.{source}" for source in row.sources}
-    if names and report.deployment.quantization is not None:
-        value = ",".join(sorted(names))
-        env = {**report.deployment.env, IGNORED: value}
-        yield Change("env", env, f"{IGNORED}={value}")
+def _badness(report: Report) -> int:
+    """Return 0 where it runs, 1 where something falls back or warns, 2 where it is silent."""
+    said = {verdict.status for _, verdict in report.subjects()}
+    if Status.SILENT in said:
+        return 2
+    if report.outcome == "unknown":
+        return 3
+    return int(report.outcome != "runs")
 
 
-def _gpus(deployment: Deployment) -> Iterator[Change]:
-    for gpu in ("b200", "rtxpro6000", "mi355x"):
-        yield Change("gpu", gpu, f"--gpu {gpu}")
+def _degrades(report: Report) -> list[str]:
+    """Return what is still replaced, slower, wrong in silence or unknown, once a guard."""
+    found: dict[str, str] = {}
+    for where, verdict in report.subjects():
+        if verdict.status in _DEGRADES:
+            found.setdefault(
+                verdict.guard, f"{verdict.status} {verdict.guard} at {where}: {verdict.because}"
+            )
+    return [*found.values(), *(f"unknown: {text}" for text in report.shapes.unknown)]
 
 
-def _candidates(report: Report) -> list[Change]:
-    """Return the changes worth trying: those that keep MXFP8 first, giving it up last."""
-    d = report.deployment
-    found = [*_flags(d), *_sizes(d), *_exclusion(report), *_gpus(d)]
-    found.append(Change("quantization", None, "no --quantization"))
-    return [change for change in found if getattr(d, change.field) != change.value]
+class _Search:
+    """Tries sets of changes on one model, each once, within a budget."""
+
+    def __init__(self, examiner: Examiner, report: Report) -> None:
+        self.examiner, self.root = examiner, report
+        self.tried: dict[frozenset[str], _Tried | None] = {}
+
+    def attempt(self, changes: _Set) -> _Tried | None:
+        """Return what a set of changes comes to; None where no launch could have it."""
+        key = frozenset(change.text for change in changes)
+        if key not in self.tried:
+            self.tried[key] = self._evaluate(changes)
+        return self.tried[key]
+
+    def _evaluate(self, changes: _Set) -> _Tried | None:
+        deployment = self.root.deployment
+        padding: Padding = {}
+        for change in changes:
+            deployment = apply(deployment, change)
+            padding = change.value if change.field == "padding" else padding
+        try:
+            return _Tried(changes, self.examiner.evaluate(deployment, padding), padding)
+        except InputError:
+            return None
+
+    def further(self, node: _Tried) -> Iterator[_Tried]:
+        """Yield what one change more comes to."""
+        now = Situation(node.report.deployment, node.report, node.padding)
+        fields = {change.field for change in node.changes}
+        fresh = not _stopping(node.report) <= _stopping(self.root)
+        for change in candidates(now):
+            if change.field in fields or len(self.tried) >= _BUDGET:
+                continue
+            alone = self.tried.get(frozenset({change.text}))
+            # a change that moves nothing on its own helps only against a stop that is new here
+            if alone and not fresh and _stopping(alone.report) == _stopping(self.root):
+                continue
+            if frozenset({*(c.text for c in node.changes), change.text}) in self.tried:
+                continue
+            after = self.attempt((*node.changes, change))
+            if after is not None:
+                yield after
+
+    def minimal(self, found: _Tried) -> bool:
+        """Tell whether the model stops again once any one of the changes is left out."""
+        for change in found.changes:
+            fewer = self.attempt(tuple(c for c in found.changes if c is not change))
+            if fewer is not None and fewer.changes and fewer.report.outcome != "stops":
+                return False
+        return True
 
 
-def _apply(deployment: Deployment, changes: Iterable[Change]) -> Deployment:
-    return replace(deployment, **{change.field: change.value for change in changes})
+def suggestions(examiner: Examiner, report: Report) -> tuple[dict[str, Any], ...]:
+    """Return up to five smallest sets of changes after which no guard stops the model.
 
-
-def suggestions(config: Mapping[str, Any], report: Report) -> tuple[dict[str, Any], ...]:
-    """Return up to four smallest sets of changes after which no guard stops the model.
-
-    Every set was evaluated with the same guards: ``outcome`` is what it came to. The search goes
-    by size: a set is extended only where its last change moved the first stop to another place.
+    Every set was evaluated with the same guards: ``outcome`` is what it came to, ``degrades`` what
+    is still replaced or silent. No set can spare one of its changes. Fewest changes come first,
+    then what degrades least, then what costs least; sets that change the same flags to other values
+    come after sets that change others.
     """
-    candidates = _candidates(report)
-    works: list[dict[str, Any]] = []
-    frontier: list[tuple[tuple[Change, ...], Report]] = [((), report)]
-    seen: set[frozenset[str]] = set()
+    search = _Search(examiner, report)
+    frontier = [_Tried((), report, {})]
     for _ in range(_CHANGES):
-        further: list[tuple[tuple[Change, ...], Report]] = []
-        for changes, before in frontier:
-            for change in candidates:
-                texts = frozenset(one.text for one in (*changes, change))
-                fields = {one.field for one in changes}
-                if change.field in fields or texts in seen or len(seen) >= _BUDGET:
-                    continue
-                seen.add(texts)
-                try:
-                    after = evaluate(config, _apply(report.deployment, (*changes, change)))
-                except InputError:
-                    continue
-                if after.outcome != "stops":
-                    works.append({"changes": sorted(texts), "outcome": after.outcome})
-                elif _place(after) != _place(before):
-                    further.append(((*changes, change), after))
-                if len(works) >= WANTED:
-                    return tuple(works)
+        works: list[_Tried] = []
+        moved: list[_Tried] = []
+        for node in frontier:
+            for after in search.further(node):
+                if after.report.outcome != "stops":
+                    works.append(after)
+                elif _stopping(after.report) != _stopping(node.report):
+                    moved.append(after)
+        works = [found for found in works if search.minimal(found)]
         if works:
-            break
-        frontier = further
-    return tuple(works)
+            return tuple(found.to_json() for found in _best(works))
+        frontier = sorted(moved, key=lambda node: len(_stopping(node.report)))
+    return ()
 
 
-def _place(report: Report) -> tuple[str, str] | None:
-    return report.first_stop and (report.first_stop[0], report.first_stop[1].guard)
+def _best(works: Iterable[_Tried]) -> list[_Tried]:
+    """Return the cheapest sets, first one for each combination of flags."""
+    ordered = sorted(works, key=_Tried.price)
+    first: dict[frozenset[str], _Tried] = {}
+    for found in ordered:
+        first.setdefault(frozenset(change.field for change in found.changes), found)
+    others = [found for found in ordered if found not in first.values()]
+    return sorted([*first.values(), *others][:WANTED], key=_Tried.price)
+
+
+def _stopping(report: Report) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (where, verdict.guard)
+        for where, verdict in report.subjects()
+        if verdict.status is Status.STOPS
+    )

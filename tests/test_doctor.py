@@ -12,7 +12,6 @@ from mxlab.doctor import Report, doctor, evaluate
 from mxlab.errors import InputError
 from mxlab.guards import GUARDS, STAGES, Deployment, Status
 from mxlab.models import read_config
-from mxlab.suggest import IGNORED
 
 MODELS = sorted((Path(__file__).parent / "data/models").glob("*.json"))
 STAGE = list(STAGES)
@@ -145,38 +144,6 @@ def test_half_a_fused_layer_cannot_be_ignored() -> None:
     assert "model.layers.3.self_attn.qkv_proj" in report.first_stop[1].message
 
 
-def _applied(flags: Deployment, changes: list[str]) -> Deployment:
-    """Type the suggestion in, the way its text says."""
-    for change in changes:
-        if change == "no --quantization":
-            flags = replace(flags, quantization=None)
-        elif change.startswith("--with "):
-            flags = replace(flags, packages=flags.packages | {change.removeprefix("--with ")})
-        elif change.startswith(IGNORED):
-            flags = replace(flags, env={**flags.env, IGNORED: change.partition("=")[2]})
-        else:
-            name, value = change.removeprefix("--").split(" ")
-            field = name.replace("-", "_")
-            typed: Any = int(value) if field in ("tp", "ep", "page_size") else value
-            flags = replace(flags, **{field: typed})
-    return flags
-
-
-@pytest.mark.parametrize(
-    "model", ["Qwen2.5-72B-Instruct", "phi-4", "gemma-3-27b-it", "GLM-4.5-Air"]
-)
-@pytest.mark.parametrize("gpu", ["h200", "b200"])
-def test_every_suggestion_runs_when_typed_in(model: str, gpu: str) -> None:
-    flags = Deployment(gpu=gpu, tp=8, quantization="mxfp8", kv_cache_dtype="mxfp8")
-    report = doctor(model, flags)
-    assert report.outcome == "stops" and report.suggestions
-    for suggestion in report.suggestions:
-        changed = doctor(model, _applied(flags, suggestion["changes"]), suggest=False)
-        assert changed.outcome == suggestion["outcome"] != "stops"
-    smallest = min(len(row["changes"]) for row in report.suggestions)
-    assert all(len(row["changes"]) == smallest for row in report.suggestions)
-
-
 def test_minimax_s_names_are_renamed_before_the_ignore_list_is_read() -> None:
     config = read_config(Path(__file__).parent / "data/models/MiniMax-M3-MXFP8.json")
     ignored = config["quantization_config"]["ignored_layers"]
@@ -208,23 +175,6 @@ def test_a_method_without_guards_is_unknown_and_not_fine(model: str, method: str
     report = doctor(path, Deployment(gpu="b200", tp=8), suggest=False)
     assert report.outcome == "unknown"
     assert any(f"quantisation '{method}'" in line for line in report.shapes.unknown)
-
-
-def test_no_suggestion_names_a_runner_that_the_gpu_cannot_build() -> None:
-    path = Path(__file__).parent / "data/models/Qwen3-235B-A22B-FP8.json"
-    flags = Deployment(gpu="h200", tp=8)
-    report = doctor(path, flags)
-    assert report.first_stop is not None and report.first_stop[1].guard == "moe-inter-n"
-    changes = [change for row in report.suggestions for change in row["changes"]]
-    assert "--tp 4" in changes and not any("trtllm" in change for change in changes)
-    blackwell = doctor(path, replace(flags, gpu="rtx5090"))
-    assert any("trtllm" in change for row in blackwell.suggestions for change in row["changes"])
-
-
-def test_a_missing_package_is_suggested() -> None:
-    flags = replace(B200, tp=4, fp8_gemm_backend="deep_gemm", packages=frozenset({"deep_gemm"}))
-    report = doctor("Qwen2.5-72B-Instruct", flags)
-    assert {"changes": ["--with flashinfer"], "outcome": "runs-degraded"} in report.suggestions
 
 
 @pytest.mark.parametrize("block", [[0, 0], [-128, 128], ["128", "128"], [128, True], [128, 1.0]])

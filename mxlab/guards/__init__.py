@@ -1,7 +1,9 @@
 """Guards: what each system refuses, as tables that answer with numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 from mxlab.errors import InputError, choose
 from mxlab.guards import inputs
@@ -70,6 +72,7 @@ __all__ = [
     "System",
     "Verdict",
     "all_guards",
+    "ask",
     "check",
     "facts",
     "guard",
@@ -201,3 +204,37 @@ def check(
     )
     asked = system(deployment.system, deployment.version)
     return run(asked.guards, found, asked.version)
+
+
+_CHECKS: Mapping[str, Callable[[Any], None]] = {
+    "linear": inputs.check_linear,
+    "experts": inputs.check_experts,
+    "kv_cache": inputs.check_kv_cache,
+    "prologue": inputs.check_prologue,
+}
+
+
+@cache
+def _by_subject(id: str, version: str) -> Mapping[str, tuple[Guard, ...]]:
+    rows: dict[str, list[Guard]] = {}
+    for row in system(id, version).guards:
+        rows.setdefault(row.subject, []).append(row)
+    return {subject: tuple(found) for subject, found in rows.items()}
+
+
+def ask(found: Facts, subject: str, what: Any = None) -> tuple[Verdict, ...]:
+    """Ask the guards of one subject, and no others, of facts that were worked out once.
+
+    ``what`` is the subject's own facts, None where ``found`` holds them. Errors as for ``check``.
+
+    >>> found = facts(Deployment(gpu="b200", quantization="mxfp8"))
+    >>> {guard(v.guard).subject for v in ask(found, "linear", LinearFacts("down_proj", 64, 64))}
+    {'linear'}
+    """
+    if what is not None:
+        if subject in _CHECKS:
+            _CHECKS[subject](what)
+        named: dict[str, Any] = {subject: what}
+        found = replace(found, **named)
+    asked = system(found.deployment.system, found.deployment.version)
+    return tuple(run(_by_subject(asked.id, asked.version).get(subject, ()), found, asked.version))
