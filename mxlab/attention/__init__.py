@@ -1,0 +1,1 @@
+"""The fused MXFP8 attention prologue and the paged KV cache."""
