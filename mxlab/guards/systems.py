@@ -1,11 +1,13 @@
 """The systems whose guards are tables here: serving engines and the libraries that they call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import flashinfer, sglang, sglang_0132848349
+from mxlab.guards import flashinfer, sglang, sglang_0132848349, torch
 from mxlab.guards.engine import Guard
 from mxlab.guards.releases import AUGUST, is_commit
+from mxlab.guards.sglang_0132848349_sources import ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class System:
     functions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dense: str = ""  # of a library: the function that multiplies one dense MXFP8 linear
     commit: str = ""  # whole hash, where the version is a commit and not a release
+    absent: Mapping[str, str] = field(default_factory=dict)  # newer guard -> why it is not here
 
 
 #: the newest version of a system comes first
@@ -45,6 +48,7 @@ SYSTEMS: tuple[System, ...] = (
         server=True,
         guards=sglang_0132848349.GUARDS,
         commit=AUGUST.commit,
+        absent=ABSENT,
     ),
     System(
         id="flashinfer",
@@ -55,6 +59,16 @@ SYSTEMS: tuple[System, ...] = (
         guards=flashinfer.GUARDS,
         functions=flashinfer.FUNCTIONS,
         dense="mm_mxfp8",
+    ),
+    System(
+        id="torch",
+        name="PyTorch",
+        version=torch.VERSION,
+        source=torch.SOURCE,
+        server=False,
+        guards=torch.GUARDS,
+        functions=torch.FUNCTIONS,
+        dense="scaled_mm",
     ),
 )
 
