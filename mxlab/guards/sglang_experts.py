@@ -115,7 +115,7 @@ def _swizzles(facts: Facts) -> Finding | None:
     skip = not_processed(facts)
     if skip:
         return skip
-    other = ("cutlass", "deep_gemm", *TRTLLM)
+    other: tuple[str, ...] = ("cutlass", "deep_gemm", *TRTLLM)
     if facts.quant.serialized and not facts.platform.release.cutlass_raw_scales:
         other = other[1:]
     if facts.platform.hip or facts.runner.name in other:
