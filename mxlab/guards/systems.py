@@ -24,7 +24,7 @@ class System:
     source: str  # where the rows were read, and when
     server: bool  # loads a model; otherwise a library that is called
     guards: tuple[Guard, ...]
-    functions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dense: str = ""  # of a library: the function that multiplies one dense MXFP8 linear
     commit: str = ""  # whole hash, where the version is a commit and not a release
     absent: Mapping[str, str] = field(default_factory=dict)  # newer guard -> why it is not here
