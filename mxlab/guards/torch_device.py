@@ -1,0 +1,456 @@
+"""What the GPU behind torch's scaled_mm can do: cuBLASLt, ROCm, silent errors."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from mxlab.guards.call_rows import misread
+from mxlab.guards.engine import Finding, Guard, Status
+from mxlab.guards.facts import CallFacts, Facts
+from mxlab.guards.findings import judge, modulo, multiples, passes, silent, skipped, stops
+from mxlab.guards.torch_eager import CUDA_CPP
+from mxlab.guards.torch_facts import (
+    BOTH,
+    FNUZ,
+    TORCH,
+    V1,
+    V2,
+    ceil,
+    empty,
+    flagged,
+    recipe,
+    shapes,
+    tiled,
+)
+
+TILES = "tile_128x4"
+Check = Callable[[Facts, CallFacts], Finding]
+
+_BLAS = "aten/src/ATen/cuda/CUDABlas.cpp (main, 2026-08)"
+NOT_SUPPORTED = (
+    "CUDA error: {status} when calling `cublasLtMatmulAlgoGetHeuristic( ltHandle, "
+    "computeDesc.descriptor(), Adesc.descriptor(), Bdesc.descriptor(), Cdesc.descriptor(), "
+    "Ddesc.descriptor(), preference.descriptor(), 1, &heuristicResult, &returnedResult)`"
+)
+_TN_FIX = (
+    "pass A row-major (M, K) and B as weight.t() of a contiguous (N, K) weight",
+    "for training, quantise a transposed copy for the gradients",
+)
+
+
+def _not_mx(facts: Facts, c: CallFacts) -> Finding | None:
+    """Say why the call never reaches MXFP8's kernel."""
+    if facts.platform.gpu.vendor == "none":
+        return skipped("a CPU call")
+    if empty(c):
+        return skipped("M, N or K is 0: nothing is launched")
+    if c.function == V1 and not facts.platform.hip and recipe(c) not in ("", "BlockWise1x32"):
+        return skipped(f"read as {recipe(c)}, not as MXFP8")
+    return None
+
+
+def _orders(c: CallFacts) -> str:
+    """Name the operand layout as BLAS does: TN is row-major A, column-major B.
+
+    One row of A has the strides of both orders.
+    """
+    return (
+        f"{'T' if c.a_layout == 'row' or c.m == 1 else 'N'}{'N' if c.b_layout == 'column' else 'T'}"
+    )
+
+
+def _tn_hopper(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda or (facts.platform.capability or 0) // 10 != 9:
+        return skipped("a check of Hopper")
+    if empty(c):
+        return skipped("M, N or K is 0: nothing is launched")
+    return judge(_orders(c) != "TN", f"the operands are {_orders(c)}")
+
+
+def _cuda_128(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda:
+        return skipped("a check of CUDA")
+    version = facts.platform.toolkit
+    because = f"CUDA {version[0]}.{version[1]}, 12.8 needed"
+    return _not_mx(facts, c) or judge(version < (12, 8), because)
+
+
+def _fnuz(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda or c.function != V1:
+        return skipped("a check of CUDA's v1")
+    bad = [dtype for dtype in (c.a_dtype, c.b_dtype) if dtype in FNUZ]
+    name = bad[0].replace("float8", "Float8") if bad else ""
+    return _not_mx(facts, c) or judge(bool(bad), f"A {c.a_dtype}, B {c.b_dtype}", dtype=name)
+
+
+def _cublas_arch(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda:
+        return skipped("a check of CUDA")
+    capability = facts.platform.capability or 0
+    because = f"compute capability {capability // 10}.{capability % 10}, 10.0 needed"
+    return _not_mx(facts, c) or judge(
+        capability < 100, because, status="CUBLAS_STATUS_NOT_SUPPORTED"
+    )
+
+
+def _tn_sm12x(facts: Facts, c: CallFacts) -> Finding:
+    p = facts.platform
+    if not p.cuda or (p.capability or 0) // 10 != 12:
+        return skipped("a limit of compute capability 12.x")
+    skip = _not_mx(facts, c)
+    if skip:
+        return skip
+    because = f"the operands are {_orders(c)}, CUDA {p.toolkit[0]}.{p.toolkit[1]}"
+    if _orders(c) == "TN" or p.toolkit > (13, 3):
+        return passes(because)
+    if p.toolkit == (13, 3):
+        return Finding(Status.UNKNOWN, f"{because}: from Update 1 on (cuBLAS 13.6.0) it runs")
+    return stops(because, status="CUBLAS_STATUS_NOT_SUPPORTED")
+
+
+def _fp8_out(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda:
+        return skipped("a check of CUDA")
+    bad = c.out_dtype not in ("bfloat16", "float16", "float32")
+    because = f"out_dtype is {c.out_dtype}"
+    return _not_mx(facts, c) or judge(bad, because, status="CUBLAS_STATUS_INVALID_VALUE")
+
+
+def _rocm(facts: Facts, c: CallFacts) -> Finding | None:
+    if not facts.platform.hip:
+        return skipped("a check of ROCm")
+    return _not_mx(facts, c)
+
+
+def _new(facts: Facts) -> bool:
+    """Tell whether torch was built for ROCm 7.14 or later, with its 32x8 scale tiles."""
+    return facts.platform.toolkit >= (7, 14)
+
+
+def _rocm_version(facts: Facts, c: CallFacts) -> Finding:
+    version = facts.platform.toolkit
+    because = f"ROCm {version[0]}.{version[1]}, 7.0 needed"
+    return _rocm(facts, c) or judge(version < (7, 0), because)
+
+
+def _rocm_arch(facts: Facts, c: CallFacts) -> Finding:
+    known = ("gfx950", "gfx1250") if _new(facts) else ("gfx950",)
+    arch = facts.platform.gpu.arch
+    because = f"{facts.platform.gpu.label} is {arch}, ROCm {facts.platform.toolkit}"
+    return _rocm(facts, c) or judge(arch not in known, because, archs=",".join(known))
+
+
+def _rocm_sizes(facts: Facts, c: CallFacts) -> Finding:
+    skip = _rocm(facts, c)
+    if skip:
+        return skip
+    if c.function == V1:
+        because = ", ".join((modulo("M", c.m, 16), modulo("N", c.n, 16), modulo("K", c.k, 128)))
+        bad = c.m % 16 != 0 or c.n % 16 != 0 or c.k % 128 != 0
+        return judge(bad, f"{because}; next K {multiples(c.k, 128)}", 0)
+    because = ", ".join(modulo(name, getattr(c, name.lower()), 32) for name in "MNK")
+    return judge(c.m % 32 != 0 or c.n % 32 != 0 or c.k % 32 != 0, because, 1)
+
+
+def _rocm_out(facts: Facts, c: CallFacts) -> Finding:
+    bad = c.out_dtype not in ("bfloat16", "float16")
+    return _rocm(facts, c) or judge(bad, f"out_dtype is {c.out_dtype}")
+
+
+def _rocm_swizzle(facts: Facts, c: CallFacts) -> Finding:
+    skip = _rocm(facts, c)
+    if skip or c.function == V1:
+        return skip or skipped("v1 has no swizzle flag")
+    want = "SWIZZLE_32_4_4" if _new(facts) else "NO_SWIZZLE"
+    because = f"ROCm {facts.platform.toolkit} wants {want}, the flag is {flagged(c)}"
+    return judge(flagged(c) != want, because, 1 if _new(facts) else 0)
+
+
+def _rocm_length(facts: Facts, c: CallFacts) -> Finding:
+    skip = _rocm(facts, c)
+    if skip or not _new(facts):
+        return skip or skipped("a check of ROCm 7.14 and later")
+    want = [ceil(rows, 32) * 32 * ceil(ceil(c.k, 32), 8) * 8 for rows in (c.m, c.n)]
+    given = (c.a_scale_shape, c.b_scale_shape)
+    got = [size if shape is None else prod(shape) for size, shape in zip(want, given, strict=True)]
+    because = f"scale_a {got[0]} of {want[0]}, scale_b {got[1]} of {want[1]} elements"
+    values = {"want_a": want[0], "want_b": want[1], "got_a": got[0], "got_b": got[1]}
+    return judge(want != got, because, **values)
+
+
+def _silent_layout(facts: Facts, c: CallFacts) -> Finding:
+    if not facts.platform.cuda:
+        return skipped("a trap of 128x4 tiles")
+    skip = _not_mx(facts, c)
+    if skip:
+        return skip
+    lengths = tuple(prod(shape) for shape in shapes(c))
+    if lengths != (tiled(c.m, c.k), tiled(c.n, c.k)):
+        return passes(f"scales of {lengths} elements are refused aloud")
+    if c.function == V2 and flagged(c) != "SWIZZLE_32_4_4":
+        return passes("v2 is told that the scales are linear, and refuses them aloud")
+    read = replace(c, declared_layout=TILES, scale_layout=c.scale_layout or TILES)
+    shown = misread(read, {"A": c.m, "B": c.n})
+    if not shown:
+        return passes("the bytes are in the layout that the kernel reads")
+    return silent(f"written as {c.scale_layout}, read as {TILES}. {shown}")
+
+
+def _silent_recipe(facts: Facts, c: CallFacts) -> Finding:
+    if facts.platform.gpu.vendor == "none" or c.function != V1:
+        return skipped("a trap of v1 on a GPU")
+    found = recipe(c)
+    if found in ("", "BlockWise1x32"):
+        return passes(f"read as {found or 'nothing'}")
+    a, b = shapes(c)
+    return silent(f"float32 scales {a} and {b} are {found} scaling: no block of 32 is scaled")
+
+
+def _row(
+    id: str,
+    stage: str,
+    error: str,
+    message: str | tuple[str, ...],
+    check: Check,
+    *,
+    predicate: str,
+    hardware: str,
+    meaning: str,
+    fixes: tuple[str, ...],
+    source: str,
+    related: tuple[str, ...] = (),
+    fallback: str = "none",
+) -> Guard:
+    return TORCH.row(
+        f"torch-{id}",
+        BOTH,
+        stage,
+        error,
+        message,
+        check,
+        predicate=predicate,
+        hardware=hardware,
+        meaning=meaning,
+        fallback=fallback,
+        fixes=fixes,
+        source=source,
+        related=related,
+    )
+
+
+GUARDS: tuple[Guard, ...] = (
+    _row(
+        "rocm-version",
+        "C2",
+        "NotImplementedError",
+        "Block-wise scaling for Float8_e8m0fnu requires ROCm 7.0 or later",
+        _rocm_version,
+        predicate="torch built for ROCm before 7.0",
+        hardware="AMD GPUs",
+        meaning="hipBLASLt's block scaling came with ROCm 7.0.",
+        fixes=("use a torch built for ROCm 7.0 or later",),
+        source=CUDA_CPP,
+        related=("torch-rocm-arch",),
+    ),
+    _row(
+        "rocm-swizzle",
+        "C2",
+        "ValueError",
+        (
+            "For ROCM MX gemm, swizzle_a and swizzle_b must both be NO_SWIZZLE",
+            "For ROCm 7.14+ MX FP8, swizzle_a and swizzle_b must both be SWIZZLE_32_4_4 (gfx950 "
+            "hipBLASLt pre-shuffled scale layout).",
+        ),
+        _rocm_swizzle,
+        predicate="the flag is SWIZZLE_32_4_4 before ROCm 7.14, or NO_SWIZZLE from it on",
+        hardware="AMD GPUs",
+        meaning="Before 7.14 the scales are row-major; from 7.14 on they are AMD's 32x8 tiles, "
+        "which go under the name SWIZZLE_32_4_4 although they are not NVIDIA's 128x4 ones.",
+        fixes=(
+            "before ROCm 7.14: row-major scales and NO_SWIZZLE",
+            "from ROCm 7.14 on: mxlab.interleave(scales, 'amd_32x8') and SWIZZLE_32_4_4",
+        ),
+        source=CUDA_CPP,
+        related=("torch-v2-swizzle",),
+    ),
+    _row(
+        "rocm-ext-length",
+        "C2",
+        "ValueError",
+        "For BlockWiseBlk32Ue8m0_32_8_EXT MXFP8 scales, scale_a should have {want_a} elements and "
+        "scale_b {want_b}; got {got_a} and {got_b}",
+        _rocm_length,
+        predicate="numel != round_up(rows, 32) * round_up(ceil(K / 32), 8), ROCm 7.14 and later",
+        hardware="AMD GPUs",
+        meaning="The pre-shuffled scales are padded to 32 rows and 8 columns.",
+        fixes=("mxlab.interleave(scales, 'amd_32x8') pads and tiles",),
+        source=CUDA_CPP,
+        related=("torch-v2-count",),
+    ),
+    _row(
+        "rocm-arch",
+        "C2",
+        "NotImplementedError",
+        "Block-wise scaling for Float8_e8m0fnu is only supported on {archs}",
+        _rocm_arch,
+        predicate="not gfx950 (nor gfx1250, from ROCm 7.14 on)",
+        hardware="MI300X, MI325X and older",
+        meaning="Only CDNA4 has the scaled matrix instruction.",
+        fixes=("dequantise to bfloat16 and use torch.mm", "use an MI350 or MI355"),
+        source=CUDA_CPP,
+        related=("torch-cublas-arch", "te-rocm-arch"),
+    ),
+    _row(
+        "rocm-sizes",
+        "C2",
+        "ValueError",
+        (
+            "M, N must be multiples of 16 and K must be multiple of 128 for block-wise scaling",
+            "Matrix dimensions must be multiples of 32 for block-wise scaling",
+        ),
+        _rocm_sizes,
+        predicate="v1: M % 16, N % 16 or K % 128; v2: M, N or K % 32",
+        hardware="gfx950, gfx1250",
+        meaning="Unlike on CUDA, M counts too: a batch of 7 tokens must be padded. v1 and v2 ask "
+        "for different multiples of K.",
+        fixes=("pad M, N to 32 and K to 128",),
+        source=CUDA_CPP,
+        related=("torch-v1-k16", "te-rocm-k128"),
+    ),
+    _row(
+        "rocm-out",
+        "C2",
+        "ValueError",
+        "Block-wise scaling only supports BFloat16 or Half output types",
+        _rocm_out,
+        predicate="out_dtype is neither bfloat16 nor float16",
+        hardware="gfx950, gfx1250",
+        meaning="hipBLASLt's MX kernels write 16-bit results.",
+        fixes=("out_dtype bfloat16",),
+        source=CUDA_CPP,
+        related=("torch-out-fp8",),
+    ),
+    _row(
+        "tn-hopper",
+        "C2",
+        "RuntimeError",
+        "Only multiplication of row-major and column-major matrices is supported by cuBLASLt",
+        _tn_hopper,
+        predicate="compute capability 9.x and operands that are not row x column",
+        hardware="SM90",
+        meaning="Hopper's FP8 kernels take row x column (TN) only. With MXFP8 the next stop is "
+        "torch-cublas-arch anyway.",
+        fixes=_TN_FIX,
+        source=f"{CUDA_CPP}, _scaled_gemm",
+        related=("torch-tn-sm12x", "torch-meta-col-major", "cublaslt-tn"),
+    ),
+    _row(
+        "cuda-128",
+        "C2",
+        "RuntimeError",
+        "scaled_gemm with `torch.float8_e8m0fnu` scales of 1x32 blocks is only supported for CUDA "
+        "12.8 and above",
+        _cuda_128,
+        predicate="torch built with CUDA before 12.8",
+        hardware="NVIDIA GPUs",
+        meaning="cuBLASLt's block scaling came with CUDA 12.8.",
+        fixes=("use a torch built with CUDA 12.8 or later",),
+        source=f"{_BLAS}, get_scale_mode",
+        related=("cublaslt-version", "te-cublas"),
+    ),
+    _row(
+        "fnuz",
+        "C2",
+        "RuntimeError",
+        'false INTERNAL ASSERT FAILED at "/pytorch/aten/src/ATen/cuda/CUDADataType.h":98, please '
+        "report a bug to PyTorch. Cannot convert ScalarType {dtype} to cudaDataType.",
+        _fnuz,
+        predicate="v1 on CUDA with an operand of AMD's fnuz formats",
+        hardware="NVIDIA GPUs",
+        meaning="float8_e4m3fnuz has another bias than E4M3 and no NVIDIA kernel; v1's checks let "
+        "it through.",
+        fixes=("convert to float8_e4m3fn: the same bits mean half the value in fnuz",),
+        source="2.11.0, run on an H200",
+        related=("torch-v2-config",),
+    ),
+    _row(
+        "cublas-arch",
+        "C3",
+        "RuntimeError",
+        NOT_SUPPORTED,
+        _cublas_arch,
+        predicate="MXFP8 on compute capability below 10.0: torch's gate (8.9) let it through",
+        hardware="SM89, SM90",
+        meaning="Ada and Hopper have FP8 but no block-scaled MMA. torch does not check, so "
+        "cuBLASLt finds no kernel and the text does not say why.",
+        fixes=(
+            "dequantise to bfloat16 and use torch.mm: on Hopper faster than any emulation",
+            "use a GPU of compute capability 10.0 or more",
+        ),
+        source="2.11.0 (CUDA 13.0), run on an H200",
+        related=("torch-v1-arch", "cublaslt-arch", "cfg-min-capability"),
+    ),
+    _row(
+        "tn-sm12x",
+        "C3",
+        "RuntimeError",
+        NOT_SUPPORTED,
+        _tn_sm12x,
+        predicate="compute capability 12.x, operands not row x column, cuBLAS before 13.6.0",
+        hardware="SM120, SM121",
+        meaning="Until CUDA 13.3 Update 1, cuBLAS has MXFP8 kernels for row x column (TN) only on "
+        "GeForce Blackwell and GB10; 10.x takes every order. Inference is TN; the gradients of "
+        "training are not.",
+        fixes=(*_TN_FIX, "a torch built with CUDA 13.3 Update 1 or later"),
+        source="pytorch/pytorch#198126 and #198188 (2026-09, torch 2.14, RTX 5060 Ti and 5080)",
+        related=("torch-tn-hopper", "torch-meta-col-major", "cublaslt-tn", "te-sm120"),
+    ),
+    _row(
+        "out-fp8",
+        "C3",
+        "RuntimeError",
+        NOT_SUPPORTED,
+        _fp8_out,
+        predicate="MXFP8 with an FP8 out_dtype, which is what v1 takes where none is given",
+        hardware="NVIDIA GPUs",
+        meaning="v1's default out_dtype is the operands': E4M3. torch hands cuBLASLt no scales for "
+        "an MXFP8 result, and it answers with a status.",
+        fixes=("out_dtype=torch.bfloat16",),
+        source="pytorch/pytorch#170719 (2025-12), #160816",
+        related=("torch-rocm-out",),
+    ),
+    _row(
+        "silent-layout",
+        "C3",
+        "",
+        (),
+        _silent_layout,
+        predicate="row-major (or otherwise tiled) scale bytes of the length of 128x4 tiles",
+        hardware="NVIDIA GPUs",
+        meaning="For M, N % 128 = 0 and K % 128 = 0 row-major and tiled scales have one length and "
+        "dtype. v1 never asks, v2 believes the flag: the result is garbage without a word. "
+        "Tests with near-equal scales do not see it.",
+        fallback="goes on with permuted scales",
+        fixes=(
+            "mxlab.interleave(scales, 'tile_128x4')",
+            "let the layout travel with the buffer; test with distinct scales",
+        ),
+        source=CUDA_CPP,
+        related=("torch-v2-swizzle", "fi-scale-bytes", "cublaslt-silent-layout"),
+    ),
+    _row(
+        "silent-recipe",
+        "C3",
+        "",
+        (),
+        _silent_recipe,
+        predicate="v1 with float32 scales of a shape that another recipe has",
+        meaning="v1 picks the recipe from the scales' dtype and shape. float32 scales (m, 1) and "
+        "(1, n) are row-wise scaling: a number comes out, and it is not MXFP8's.",
+        hardware="every GPU",
+        fallback="another scaling recipe",
+        fixes=("pass E8M0 scales", "use torch.nn.functional.scaled_mm, which is told the recipe"),
+        source=CUDA_CPP,
+        related=("torch-v1-config",),
+    ),
+)
