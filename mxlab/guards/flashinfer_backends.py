@@ -9,6 +9,7 @@ from mxlab.guards.flashinfer_rows import (
     CAPABILITIES,
     capability,
     flag_8x4,
+    k_contiguous,
     one_dimensional,
     scale_shapes,
     sm12x,
@@ -62,7 +63,7 @@ def _low_latency(facts: Facts, call: CallFacts) -> tuple[Need, ...]:
     orders = f"A is {call.a_layout}-major and B {call.b_layout}-major"
     return (
         _scales(call, quiet=False),
-        Need(call.a_layout == "row" and call.b_layout == "column", orders, quiet=False),
+        Need(all(k_contiguous(call)), orders, quiet=False),
         Need(
             call.m <= 8 and call.k % 128 == 0,
             f"M = {call.m} against 8, {modulo('K', call.k, 128)}",

@@ -9,6 +9,7 @@ from mxlab.guards.flashinfer_rows import (
     GEMM,
     GROUPED,
     SWIZZLED_FIX,
+    k_contiguous,
     row,
     swizzled_length,
 )
@@ -42,15 +43,10 @@ def _strides(facts: Facts, call: CallFacts) -> Finding:
     m, n, k = call.m, call.n, call.k
     name = {"cutlass": "CUTLASS", "cudnn": "cuDNN"}[backend]
     because = f"A is {call.a_layout}-major, B is {call.b_layout}-major"
-    if call.a_layout != "row":
+    a_fits, b_fits = k_contiguous(call)
+    if not a_fits:
         return stops(because, 0, backend=name, strides=(m * k, 1, m))
-    return judge(
-        call.b_layout != "column",
-        because,
-        1,
-        backend=name,
-        strides=(k * n, n, 1),
-    )
+    return judge(not b_fits, because, 1, backend=name, strides=(k * n, n, 1))
 
 
 def _cudnn_length(facts: Facts, call: CallFacts) -> Finding:

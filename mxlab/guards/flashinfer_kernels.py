@@ -14,6 +14,7 @@ from mxlab.guards.flashinfer_rows import (
     UTILS,
     capability,
     flag_8x4,
+    k_contiguous,
     row,
     sm12x,
     where,
@@ -77,9 +78,8 @@ def _order(facts: Facts, call: CallFacts) -> Finding:
     if names is None:
         return skipped(f"{backend or 'no backend'} does not check contiguity in C++")
     because = f"a is {call.a_layout}-major, b is {call.b_layout}-major"
-    if call.a_layout != "row":
-        return stops(because, name=names[0])
-    return judge(call.b_layout != "column", because, name=names[1])
+    a, b = k_contiguous(call)
+    return judge(not (a and b), because, name=names[0 if not a else 1])
 
 
 def _k32n32(facts: Facts, call: CallFacts) -> Finding:

@@ -97,6 +97,11 @@ def one_dimensional(call: CallFacts) -> bool:
     return all(len(shape) == 1 for shape in scale_shapes(call))
 
 
+def k_contiguous(call: CallFacts) -> tuple[bool, bool]:
+    """Tell whether K is the contiguous axis of A and of B; one row of A is contiguous anyhow."""
+    return call.a_layout == "row" or call.m == 1, call.b_layout == "column"
+
+
 def torch_size(shape: tuple[int, ...]) -> str:
     """Return a shape as torch prints it.
 
