@@ -130,10 +130,10 @@ class Report:
     outcome: str = "runs"
     first_stop: tuple[str, Verdict] | None = None  # (where, verdict)
     server: tuple[Verdict, ...]
-    layers: tuple[LayerReport, ...]
-    experts: ExpertFacts | None  # what the guards of the experts were asked about
-    moe: tuple[Verdict, ...]
-    kv_cache: tuple[Verdict, ...]
+    layers: tuple[LayerReport, ...] = ()
+    experts: ExpertFacts | None = None  # what the guards of the experts were asked about
+    moe: tuple[Verdict, ...] = ()
+    kv_cache: tuple[Verdict, ...] = ()
     prologue: Prologue | None = None
     weights: Weights | None = None
     suggestions: tuple[dict[str, Any], ...] = ()
@@ -150,15 +150,19 @@ class Report:
 
     def subjects(self) -> Iterator[tuple[str, Verdict]]:
         """Yield (where, verdict) as the system would meet them: by stage, then by layer."""
+        yield from sorted(self.heard(), key=self.place)
+
+    def heard(self) -> list[tuple[str, Verdict]]:
+        """Return (where, verdict) subject by subject."""
         found = [("server", verdict) for verdict in self.server]
         for layer in self.layers:
             found += [(layer.linear.linear, verdict) for verdict in layer.verdicts]
         found += [("kv_cache", verdict) for verdict in self.kv_cache]
         if self.prologue:
             found += [("prologue", verdict) for verdict in self.prologue.verdicts]
-        yield from sorted(found, key=self._place)
+        return found
 
-    def _place(self, item: tuple[str, Verdict]) -> tuple[int, bool]:
+    def place(self, item: tuple[str, Verdict]) -> tuple[int, bool]:
         """Return where a verdict stands: its stage, and in it whether SGLang builds it first."""
         where, stage = item[0], item[1].stage
         tower = where.startswith("visual.") and self.shapes.family not in _TOWER_LAST
@@ -208,8 +212,9 @@ def deployment_json(deployment: Deployment) -> dict[str, Any]:
 
 def conclude(report: Report) -> dict[str, Any]:
     """Return the first stop and the outcome that the verdicts come to."""
-    heard = list(report.subjects())
-    stop = next((item for item in heard if item[1].status is Status.STOPS), None)
+    heard = report.heard()
+    stops = [item for item in heard if item[1].status is Status.STOPS]
+    stop = min(stops, key=report.place) if stops else None
     statuses = {verdict.status for _, verdict in heard}
     if stop is not None:
         outcome = "stops"

@@ -7,13 +7,14 @@ what it heard as the system would meet it: by stage, then by layer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from mxlab.diagnosis import LayerReport, Report, conclude, deployment_json
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
+    STAGES,
     VERSION,
     ConfigFacts,
     Deployment,
@@ -25,6 +26,7 @@ from mxlab.guards import (
     Verdict,
     ask,
     facts,
+    system,
 )
 from mxlab.guards.facts import Quant
 from mxlab.guards.inputs import check_deployment
@@ -35,6 +37,19 @@ from mxlab.quantized import Coverage, coverage
 from mxlab.weights import Weights, weights
 
 __all__ = ["Examiner", "LayerReport", "Report", "deployment_json", "doctor", "evaluate"]
+
+
+#: subjects that are asked before a layer is built
+_OUTER = ("server", "config")
+
+
+@cache
+def _before_layers(id: str, version: str) -> frozenset[str]:
+    """Return the stages of a system in which no guard of a layer or a cache can be met."""
+    inner = {row.stage for row in system(id, version).guards if row.subject not in _OUTER}
+    stages = list(STAGES)
+    first = min(stages.index(stage) for stage in (*inner, "S4"))
+    return frozenset(stages[:first])
 
 
 def _experts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts | None:
@@ -115,10 +130,14 @@ class Examiner:
         rank = self.shapes(tp, ep)
         return weights(rank.config, self.shapes(1, 1), rank)
 
-    def evaluate(self, deployment: Deployment, padding: Padding | None = None) -> Report:
+    def evaluate(
+        self, deployment: Deployment, padding: Padding | None = None, *, brief: bool = False
+    ) -> Report:
         """Ask every guard about one deployment; no suggestions.
 
         ``padding`` replaces the (N, K) of some linears by larger ones, as if they were padded.
+        ``brief`` asks no further where the server arguments or the checkpoint's config stop before
+        any layer is built: the outcome and the first stop are the same.
         """
         found = self.shapes(deployment.tp, deployment.ep)
         values = quantization_config(found.config)
@@ -127,9 +146,13 @@ class Examiner:
             deployment = replace(deployment, architecture=architectures[0])
         base = facts(deployment, config=ConfigFacts(values))
         found = replace(found, unknown=(*found.unknown, *_beyond(base.quant)))
-        covered = self._coverage(found, deployment, base, values)
-        rows = padded(found.layers, padding or {})
         server = (*ask(base, "server"), *ask(base, "config"))
+        covered = self._coverage(found, deployment, base, values)
+        early = _before_layers(deployment.system, deployment.version) if brief else ()
+        if any(v.status is Status.STOPS and v.stage in early for v in server):
+            report = Report(deployment=deployment, shapes=found, server=server)
+            return replace(report, **conclude(report))
+        rows = padded(found.layers, padding or {})
         layers, experts, moe = self._layers(rows, covered, base)
         cache = found.kv or inkling_cache(found)
         kv: tuple[Verdict, ...] = ()

@@ -8,6 +8,7 @@ the explorers, the error lookup, the book's pages and the tests all read the sam
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from mxlab.guards.facts import Facts
@@ -137,6 +138,16 @@ def fill(template: str, values: Mapping[str, object]) -> str:
     return template
 
 
+#: statuses that say nothing and need no fix: most verdicts, and the same ones over and over
+_QUIET = frozenset((Status.PASSES, Status.NOT_REACHED, Status.UNKNOWN))
+
+
+@lru_cache(maxsize=16_384)
+def _quiet(place: tuple[str, str, str, str, str], status: Status, because: str) -> Verdict:
+    id, system, version, stage, source = place
+    return Verdict(id, system, version, status, stage, "", because, (), source)
+
+
 def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
     """Run every guard whose subject is present, in table order.
 
@@ -148,20 +159,24 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
         if not facts.has(guard.subject):
             continue
         found = guard.check(facts)
-        said = found.status not in (Status.PASSES, Status.NOT_REACHED, Status.UNKNOWN)
+        status, because = found.status, found.because
+        if status in _QUIET:
+            place = (guard.id, guard.system, version, guard.stage, guard.source)
+            verdicts.append(_quiet(place, status, because))
+            continue
         text = ""
-        if said and guard.messages and found.message is not None:
+        if guard.messages and found.message is not None:
             text = fill(guard.messages[found.message], found.values)
         verdicts.append(
             Verdict(
                 guard.id,
                 guard.system,
                 version,
-                found.status,
+                status,
                 guard.stage,
                 text,
-                found.because,
-                tuple(fix for fix in guard.fixes if said and fix not in found.done),
+                because,
+                tuple(fix for fix in guard.fixes if fix not in found.done),
                 guard.source,
             )
         )
