@@ -8,17 +8,10 @@ import triton.language as tl
 
 from mxlab.kernels.mode import HARDWARE, jit
 
-
-@jit
-def larger(a, b):  # type: ignore[no-untyped-def]
-    """Return the larger of two integers, to reduce with."""
-    return tl.maximum(a, b)
-
-
-@jit
-def add(a, b):  # type: ignore[no-untyped-def]
-    """Return the sum, to reduce with."""
-    return a + b
+# What to reduce with. Triton's own, because the interpreter knows them by name: it runs NumPy's
+# reduction for these, and one Python call a value for any other.
+larger = tl.standard._elementwise_max
+add = tl.standard._sum_combine
 
 
 @jit
@@ -74,3 +67,16 @@ def f32_to_bf16(x):  # type: ignore[no-untyped-def]
     bits = x.to(tl.int32, bitcast=True)
     word = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return tl.where((bits & 0x7FFFFFFF) > 0x7F800000, 0x7FFF, word).to(tl.int16)
+
+
+@jit
+def decode_e4m3(code):  # type: ignore[no-untyped-def]
+    """Return float32 of uint8 codes, exactly; 0x7F and 0xFF are NaN."""
+    if HARDWARE:
+        return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    word = code.to(tl.int32)
+    size = word & 0x7F
+    # exponent and mantissa where float32 has them: 2^120 makes up for the bias
+    value = (size << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36
+    bits = tl.where(size == 0x7F, 0x7FC00000, value.to(tl.int32, bitcast=True))
+    return (bits | ((word & 0x80) << 24)).to(tl.float32, bitcast=True)
