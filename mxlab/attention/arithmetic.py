@@ -55,16 +55,15 @@ def convolve(taps: Sequence[Floats], weight: Words, *, silu: bool, residual: boo
     ``a`` sums from +0, oldest tap first; SiLU is ``a / (1 + exp(-a))``; the residual is the last
     tap, the token itself, added after it.
 
-    >>> one = np.ones((1, 1), np.float32)
-    >>> word = convolve([one, 3 * one], np.full((1, 2), 0x3F80, np.uint16), silu=False, residual=True)
-    >>> widen(word)[0, 0]
+    >>> one, weight = np.ones((1, 1), np.float32), np.full((1, 2), 0x3F80, np.uint16)
+    >>> widen(convolve([one, 3 * one], weight, silu=False, residual=True))[0, 0]
     np.float32(7.0)
     """
     w = widen(weight)
     with np.errstate(all="ignore"):
-        a = np.zeros_like(taps[-1])
+        a: Floats = np.zeros_like(taps[-1])
         for tap, x in enumerate(taps):
             a = a + x * w[:, tap]
         if silu:
-            a = a / (_ONE + np.exp(-a))
+            a = np.divide(a, _ONE + np.exp(-a), dtype=np.float32)
         return bf(a + taps[-1] if residual else a)

@@ -122,7 +122,8 @@ def store(buffer: Any, scales: Any, rows: Words, slots: Ints, page: int) -> None
 def window_after(x: Words, old: Words, n: int) -> Words:
     """Return the last W - 1 rows of ``old`` followed by the ``n`` rows of ``x``.
 
-    >>> window_after(np.full((1, 1), 9, np.uint16), np.array([[1], [2], [3]], np.uint16), 1).tolist()
+    >>> old = np.array([[1], [2], [3]], np.uint16)
+    >>> window_after(np.full((1, 1), 9, np.uint16), old, 1).tolist()
     [[2], [3], [9]]
     """
     return np.concatenate([old, x[:n]])[n:]

@@ -80,7 +80,7 @@ def quantize(words: Words) -> tuple[Bytes, Bytes]:
     >>> q.shape, s.shape
     ((2, 128), (2, 4))
     """
-    blocks = words.reshape(*words.shape[:-1], -1, BLOCK)
+    blocks = words.reshape(*words.shape[:-1], words.shape[-1] // BLOCK, BLOCK)
     with np.errstate(all="ignore"):
         byte = scale_bytes(blocks)
         return codes(blocks, byte).reshape(words.shape), byte
@@ -93,7 +93,7 @@ def dequantize(q: Bytes, byte: Bytes) -> Floats:
     np.float32(1.0)
     """
     values: Any = q.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
-    power = np.ldexp(np.float32(1), byte.astype(np.int32) - 127).astype(np.float32)
+    power = np.ldexp(np.float32(1), np.minimum(byte, 254).astype(np.int32) - 127)
     power = np.where(byte == 255, np.float32(np.nan), power)
     blocks = values.reshape(*byte.shape, BLOCK) * power[..., None]
     return blocks.reshape(q.shape)  # type: ignore[no-any-return]

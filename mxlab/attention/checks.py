@@ -1,0 +1,279 @@
+"""The checks of the real prologue, in the order in which it makes them, with its exact texts.
+
+Rows that ``mxlab.guards`` has too take text and predicate from there. Nothing is written before
+the last of them has passed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mxlab.attention.arguments import Arguments
+from mxlab.attention.containers import Buffer
+from mxlab.errors import InputError
+from mxlab.guards import Deployment, PrologueFacts, Status, facts, guard
+from mxlab.guards.engine import fill
+from mxlab.guards.findings import modulo
+
+
+class GuardTripped(InputError):
+    """A check of the real prologue does not hold.
+
+    ``guard`` is its id, ``message`` the system's own text, ``because`` the predicate with numbers.
+    """
+
+    def __init__(self, guard: str, message: str, because: str) -> None:
+        super().__init__(f"{message} ({guard}: {because})")
+        self.guard, self.message, self.because = guard, message, because
+
+
+Fault = str | None  # what is wrong, in numbers; None where the check holds
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its guard id, its text, and what it finds.
+
+    ``{prologue}`` in a text is ``fused prologue`` or what decode and extend say instead.
+    """
+
+    id: str
+    text: str
+    find: Callable[[Arguments], Fault]
+
+
+def _from_table(id: str) -> Callable[[Arguments], None]:
+    def ask(a: Arguments) -> None:
+        sfk, sfv = a.buffers.get("sfk"), a.buffers.get("sfv")
+        subject = PrologueFacts(
+            function=a.mode,
+            dq=a.dq,
+            dkv=a.dkv,
+            slots=a.slots if a.mxfp8_quant or "k_buf" in a.buffers else 0,
+            page_size=a.page_size,
+            mxfp8=a.mxfp8_quant,
+            sfk_shape=sfk.shape if sfk else None,
+            sfv_shape=sfv.shape if sfv else None,
+            sfk_contiguous=not sfk or sfk.contiguous,
+            sfv_contiguous=not sfv or sfv.contiguous,
+        )
+        row = guard(id)
+        found = row.check(facts(Deployment(gpu="b200"), prologue=subject))
+        if found.status is Status.STOPS:
+            text = row.messages[found.message or 0]
+            raise GuardTripped(id, fill(text, found.values), found.because)
+
+    return ask
+
+
+def _strides(a: Arguments, *names: str) -> dict[str, Buffer]:
+    return {name: a.buffers[name] for name in names if name in a.buffers}
+
+
+def _tokens(a: Arguments) -> Fault:
+    q, want = a.draft_token_num, a.sequences * a.draft_token_num
+    if q > 0 and a.tokens == want:
+        return None
+    return f"T = {a.tokens}, B = {a.sequences}, q = {q}, B*q = {want}"
+
+
+def _rows(a: Arguments) -> Fault:
+    row, column = a.buffers["qkvr"].strides
+    bad = a.tokens > 0 and (column != 1 or row % 8 != 0)
+    return f"column stride {column}, {modulo('row stride', row, 8)}" if bad else None
+
+
+def _offsets(a: Arguments) -> Fault:
+    offsets = {"q_off": a.q_off, "k_off": a.k_off, "v_off": a.v_off}
+    bad = [modulo(name, value, 8) for name, value in offsets.items() if value % 8]
+    return ", ".join(bad) or None
+
+
+def _si(a: Arguments) -> Fault:
+    size = a.shape("si")[0]
+    return f"si has {size}, T = {a.tokens}" if size < a.tokens else None
+
+
+def _cu(a: Arguments) -> Fault:
+    size = a.shape("cu")[0]
+    return f"cu has {size}, B+1 = {a.sequences + 1}" if size != a.sequences + 1 else None
+
+
+def _per_sequence(a: Arguments) -> Fault:
+    sizes = {name: a.shape(name)[0] for name in ("cache_mask", "has_initial_state")}
+    bad = [f"{name} has {size}" for name, size in sizes.items() if size != a.sequences]
+    return f"{', '.join(bad)}, B = {a.sequences}" if bad else None
+
+
+def _differ(buffers: Mapping[str, Buffer], axes: tuple[int, ...]) -> Fault:
+    """Whether strides differ along an axis."""
+    for axis in axes:
+        found = {name: b.strides[axis] for name, b in buffers.items()}
+        if len(set(found.values())) > 1:
+            shown = ", ".join(f"{name} {stride}" for name, stride in found.items())
+            return f"stride({axis}): {shown}"
+    return None
+
+
+def _last_stride(buffers: Mapping[str, Buffer]) -> Fault:
+    bad = [f"{name} {b.strides[-1]}" for name, b in buffers.items() if b.strides[-1] != 1]
+    return f"last stride: {', '.join(bad)}" if bad else None
+
+
+def _slot_stride(a: Arguments) -> Fault:
+    return _differ(_strides(a, "k_buf", "v_buf"), (0,))
+
+
+def _channels(a: Arguments) -> Fault:
+    return _last_stride(_strides(a, "k_cache", "v_cache"))
+
+
+def _windows(a: Arguments) -> Fault:
+    both = _strides(a, "k_inter", "v_inter")
+    return _differ(both, (0, 1, 2)) or _last_stride(both)
+
+
+def _cache_and_weight(a: Arguments) -> Fault:
+    caches, weights = _strides(a, "k_cache", "v_cache"), _strides(a, "k_weight", "v_weight")
+    return _differ(caches, (0, 1)) or _differ(weights, (0,))
+
+
+def _lanes(a: Arguments) -> Fault:
+    heads = a.q_heads + 2 * a.kv_heads
+    if heads <= a.max_heads:
+        return None
+    return f"Hq + 2 Hkv = {a.q_heads} + 2 x {a.kv_heads} = {heads} against {a.max_heads}"
+
+
+def _track_rows(a: Arguments) -> Fault:
+    if not a.tracks or 0 not in a.shape("track_rows"):
+        return None
+    return f"track_mask has {a.shape('track_mask')[0]}, track_rows {a.shape('track_rows')}"
+
+
+def _store(a: Arguments) -> Fault:
+    return "do_store = False" if not a.do_store else None
+
+
+def _page(a: Arguments) -> Fault:
+    bad = a.page_size <= 0 or a.page_size % 32
+    return modulo("page size", a.page_size, 32) if bad else None
+
+
+def _kinds(a: Arguments, names: tuple[str, ...], kinds: tuple[str, ...]) -> Fault:
+    bad = [f"{n} holds {b.kind}" for n, b in _strides(a, *names).items() if b.kind not in kinds]
+    return ", ".join(bad) or None
+
+
+def _codes(a: Arguments) -> Fault:
+    return _kinds(a, ("k_buf", "v_buf"), ("e4m3", "byte"))
+
+
+def _scale_dtype(a: Arguments) -> Fault:
+    return _kinds(a, ("sfk", "sfv"), ("e8m0", "byte"))
+
+
+def _aligned(elements: int) -> Callable[[Arguments], Fault]:
+    def find(a: Arguments) -> Fault:
+        stride = a.buffers["k_buf"].strides[0] if "k_buf" in a.buffers else 0
+        return modulo("slot stride", stride, elements) if stride % elements else None
+
+    return find
+
+
+def _tau_size(a: Arguments) -> Fault:
+    tau = a.buffers.get("log_scaling_tau")
+    if tau is None:
+        return None
+    size = 1
+    for side in tau.shape:
+        size *= side
+    return f"tau has {size}, T = {a.tokens}" if size < a.tokens else None
+
+
+_PYTHON = ("ink-py-dims", "ink-py-sf", "ink-py-shape", "ink-py-contig")
+
+#: id -> check, of those whose predicate the guard table does not have. What a caller cannot reach
+#: is left out: the wrapper allocates Q and its scales itself, flattens tau to float32, and has
+#: looked at the shape of the scale buffers before
+CHECKS: dict[str, Check] = {
+    check.id: check
+    for check in (
+        Check("ink-cu-t", "T != B*q", _tokens),
+        Check("ink-cu-row", "qkvr must be row-major with 16B-aligned rows", _rows),
+        Check("ink-cu-off", "slice offsets must be 16B aligned", _offsets),
+        Check("ink-cu-si", "si must cover T tokens", _si),
+        Check("ink-cu-cu", "cu must be [B+1]", _cu),
+        Check("ink-cu-seq", "per-seq arrays must be [B]", _per_sequence),
+        Check("ink-cu-kvstride", "kv buf stride mismatch", _slot_stride),
+        Check("ink-cu-conv", "conv caches must be channel-contiguous", _channels),
+        Check(
+            "ink-cu-inter",
+            "inter buffers must be channel-contiguous with equal strides",
+            _windows,
+        ),
+        Check("ink-cu-cwstride", "k/v cache+weight strides must match", _cache_and_weight),
+        Check("ink-cu-block", guard("ink-cu-block").messages[0], _lanes),
+        Check("ink-cu-track", "extend track needs gather rows", _track_rows),
+        Check("ink-cu-store", "MXFP8 {prologue} requires do_store=True", _store),
+        Check("ink-cu-page", guard("ink-cu-page").messages[0], _page),
+        Check("ink-cu-kvdtype", "MXFP8 KV buffers must be fp8_e4m3", _codes),
+        Check("ink-cu-sfdtype", "MXFP8 scale buffers must be passed as uint8 views", _scale_dtype),
+        Check("ink-cu-kvalign", "MXFP8 kv buf row alignment", _aligned(32)),
+        Check("ink-cu-bf16align", "kv buf rows must be 16B aligned", _aligned(8)),
+        Check("ink-cu-tau", "log_tau smaller than T", _tau_size),
+    )
+}
+
+_CUDA: Mapping[str, tuple[str, ...]] = {
+    "verify": (
+        *("ink-cu-t", "ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-kvstride", "ink-cu-conv"),
+        *("ink-cu-inter", "ink-cu-block", "MXFP8", "ink-cu-tau", "ink-cu-cwstride"),
+    ),
+    "decode": (
+        *("ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-conv", "ink-cu-cwstride"),
+        *("ink-cu-block", "ink-cu-kvstride", "MXFP8", "ink-cu-tau"),
+    ),
+    "extend": (
+        *("ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-si", "ink-cu-cu", "ink-cu-seq"),
+        *("ink-cu-conv", "ink-cu-cwstride", "ink-cu-block", "ink-cu-kvstride", "ink-cu-track"),
+        *("MXFP8", "ink-cu-tau"),
+    ),
+}
+_MXFP8 = ("ink-cu-store", "ink-cu-page", "ink-cu-kvdtype", "ink-cu-sfdtype", "ink-cu-kvalign")
+_BF16 = ("ink-cu-bf16align",)
+
+
+def order(mode: str, *, mxfp8: bool) -> tuple[str, ...]:
+    """Return the guard ids that a call meets, in order.
+
+    >>> order("decode", mxfp8=False)[:2]
+    ('ink-cu-dims', 'ink-cu-row')
+    """
+    group = _MXFP8 if mxfp8 else _BF16
+    ids: list[str] = list(_PYTHON) if mxfp8 else []
+    for id in _CUDA[mode]:
+        ids += group if id == "MXFP8" else [id]
+    return tuple(ids)
+
+
+def text(id: str, mode: str) -> str:
+    """Return the text of a check as a mode says it.
+
+    >>> text("ink-cu-store", "extend")
+    'MXFP8 fused extend prologue requires do_store=True'
+    """
+    names = {"verify": "fused prologue", "decode": "fused decode prologue"}
+    return fill(CHECKS[id].text, {"prologue": names.get(mode, f"fused {mode} prologue")})
+
+
+def check(a: Arguments) -> None:
+    """Raise GuardTripped for the first check that does not hold."""
+    for id in order(a.mode, mxfp8=a.mxfp8_quant):
+        if id == "ink-cu-tau" and a.mode == "extend" and not a.tokens:
+            continue  # extend returns before it looks
+        if id not in CHECKS:
+            _from_table(id)(a)
+            continue
+        because = CHECKS[id].find(a)
+        if because is not None:
+            raise GuardTripped(id, text(id, a.mode), because)
