@@ -87,6 +87,7 @@ def test_the_assets_are_whole_and_name_their_folder_by_content(tmp_path: Path) -
     }
     assert {path.name for path in (vendor / folder).iterdir()} == {
         *("face.mjs", "controls.mjs", "dom.mjs", "panels.mjs", "takeaway.mjs", "worker.mjs"),
+        *("drawing.mjs", "numbers.mjs"),
         *("face.css", "mxlab.zip"),
     }
     assert (vendor / "mathjax" / "tex-mml-chtml.js").stat().st_size > 10**6

@@ -34,6 +34,7 @@ LEFT_OUT = (
     "cli/",
     "data/",
     "explorers/static/",
+    "explorers/figures.py",
     "explorers/widget.py",
     "gemm/",
     "kernels/",

@@ -6,8 +6,8 @@ from textwrap import wrap
 from mxlab.cli.result import Result, table
 from mxlab.errors import InputError, choose, quote
 from mxlab.explorers import explorer
-from mxlab.explorers.controls import AnyControl, Choice, Int, State
-from mxlab.explorers.panels import AnyPanel, Facts, Grid, Item, Verdicts, View, said
+from mxlab.explorers.controls import AnyControl, Choice, Int, Numbers, State, number
+from mxlab.explorers.panels import AnyPanel, Drawing, Facts, Grid, Item, Verdicts, View, said
 
 EXAMPLES = """examples:
   mxlab explore will_it_run
@@ -42,6 +42,12 @@ def _value(control: AnyControl, value: str) -> int | str:
     if isinstance(control, Choice):
         return choose(control.name, value, {name: name for name, _ in control.options})
     clean = control.clean(value)
+    if isinstance(control, Numbers):
+        parts = value.replace(",", " ").split()
+        bad = [part for part in parts if number(part) is None]
+        if bad or not 0 < len(parts) <= control.count:
+            found = quote(bad[0]) if bad else f"{len(parts)} numbers"
+            raise InputError(f"{control.name} has {found}: expected 1 to {control.count} numbers")
     if isinstance(control, Int) and str(clean) != value.strip().lstrip("+"):
         near = f"; the nearest is {clean}" if clean != control.default else ""
         raise InputError(
@@ -62,6 +68,8 @@ def _panel(panel: AnyPanel) -> str:
         return "\n".join(line for run in panel.runs() for line in _run(run))
     if isinstance(panel, Facts):
         return table(("", "", ""), panel.rows).lstrip("\n")
+    if isinstance(panel, Drawing):
+        return "\n".join(wrap(panel.alt, 96))
     return _grid(panel)
 
 

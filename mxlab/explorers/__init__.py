@@ -7,18 +7,15 @@
 
 import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mxlab.errors import choose
 from mxlab.explorers.protocol import Explorer, read_state
 
-if TYPE_CHECKING:
-    from mxlab.explorers.widget import WillItRun
-
 #: name of the explorer (and of its module) -> its class in notebooks
 EXPLORERS = {"will_it_run": "WillItRun"}
 
-__all__ = ["EXPLORERS", "WillItRun", "answer", "explorer"]
+__all__ = ["EXPLORERS", "answer", "drawn", "explorer"]
 
 
 def explorer(name: str) -> Explorer:
@@ -42,6 +39,21 @@ def answer(name: str, state_json: str) -> str:
     except Exception as error:
         result = {"state": {}, "error": str(error)[:500]}
     return json.dumps(result, separators=(",", ":"), allow_nan=False)
+
+
+def drawn(name: str, state_json: str) -> str:
+    """Return the picture of one explorer at one state as SVG, or "" where there is none.
+
+    >>> drawn("will_it_run", "{}")[:4]
+    '<svg'
+    """
+    from mxlab.explorers.picture import picture  # only what is asked for loads it
+
+    try:
+        record = explorer(name)
+        return picture(record.title, record.view(record.clean(read_state(state_json))))
+    except Exception:  # the view's own error was shown when it was asked for
+        return ""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_BETWEEN = re.compile(r"[\s,;]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class Text(Control):
     default: str
     limit: int = 10_000
     lines: int = 4
+    file: str = ""  # what a file is called that may be opened instead, such as "a log"
 
     def clean(self, value: object) -> str:
         """Return the text, cut to the limit; NUL and lone surrogates become U+FFFD."""
@@ -100,10 +102,55 @@ class Text(Control):
 
     def spec(self) -> dict[str, Any]:
         """Return the control as JSON for the face."""
-        return _spec(self, "text") | {"limit": self.limit, "lines": self.lines}
+        extra = {"limit": self.limit, "lines": self.lines, "file": self.file}
+        return _spec(self, "text") | extra
 
 
-AnyControl = Int | Choice | Text
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers(Control):
+    """``count`` numbers, one state: their texts with commas between, ``1,-2.5,nan``.
+
+    A number is what ``float`` takes, or hexadecimal such as ``0x1.8p3``; another text becomes 0.
+    Fewer than ``count`` are filled up with 0. ``presets`` are (what the reader sees, the texts).
+
+    >>> Numbers(name="v", label="V", default="0,0,0", count=3).clean("1, x, inf, 4")
+    '1,0,inf'
+    """
+
+    default: str
+    count: int
+    presets: tuple[tuple[str, str], ...] = ()
+
+    def clean(self, value: object) -> str:
+        """Return exactly ``count`` numbers as text."""
+        if not isinstance(value, str):
+            return self.default
+        parts = _BETWEEN.split(value[: 64 * self.count].strip())[: self.count]
+        texts = [part if number(part) is not None else "0" for part in parts]
+        return ",".join(texts + ["0"] * (self.count - len(texts)))
+
+    def spec(self) -> dict[str, Any]:
+        """Return the control as JSON for the face."""
+        presets = [[text, self.clean(values)] for text, values in self.presets]
+        return _spec(self, "numbers") | {"count": self.count, "presets": presets}
+
+
+def number(text: str) -> float | None:
+    """Return the number that a text says, or None; at most 32 characters are read.
+
+    >>> number("0x1.8p1"), number("-inf"), number("1_0"), number("two")
+    (3.0, -inf, None, None)
+    """
+    text = text.strip().lower()
+    if not 0 < len(text) <= 32 or "_" in text or not text.isascii():
+        return None
+    try:
+        return float.fromhex(text) if text.lstrip("+-").startswith("0x") else float(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+AnyControl = Int | Choice | Text | Numbers
 State = dict[str, int | str]
 
 

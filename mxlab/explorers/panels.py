@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-#: the most cells of one grid; an explorer windows what is larger, and says so
+from mxlab.explorers.colours import TONES
+
+#: the most cells of one grid, and shapes of one drawing; an explorer windows what is larger, and
+#: says so
 MOST_CELLS = 1024
+MOST_SHAPES = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,8 @@ class Grid(Panel):
     cell that holds nothing; cells of any two grids of a view that have the same ``key`` are the
     same thing seen twice. ``say`` is the sentence for one cell, with {row}, {column} and {text}.
     ``sample`` are the rows that the still table shows; ``drawn`` grids are in the still picture.
+    A click, Enter or Space on a cell sets the control ``sets`` to ``values[row][column]``, unless
+    that is None; ``chosen`` cells are those that the state holds.
     """
 
     corner: str
@@ -103,10 +109,15 @@ class Grid(Panel):
     nothing: str = "nothing"
     sample: tuple[int, ...] = ()
     drawn: bool = False  # whether the still picture shows it
+    sets: str = ""
+    values: Sequence[Sequence[int | str | None]] = ()
+    chosen: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.rows) * len(self.columns) > MOST_CELLS:
             raise ValueError(f"grid {self.id}: more than {MOST_CELLS} cells")
+        if len(self.legend) > len(TONES):
+            raise ValueError(f"grid {self.id}: more than {len(TONES)} tones")
 
     def to_json(self) -> dict[str, Any]:
         """Return the panel as JSON for the face."""
@@ -121,10 +132,72 @@ class Grid(Panel):
             "say": self.say,
             "nothing": self.nothing,
             "sample": list(self.sample),
+            "sets": self.sets,
+            "values": [list(row) for row in self.values],
+            "chosen": [list(place) for place in self.chosen],
         }
 
 
-AnyPanel = Verdicts | Facts | Grid
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """One mark of a drawing, in its units; y grows downwards.
+
+    ``kind`` and what ``at`` holds: ``box`` x, y, width, height; ``line`` x, y, x, y, ... of two
+    points or more; ``area`` the same, filled; ``dot`` x, y, radius; ``text`` x, y. ``tone`` is an
+    index into TONES, -1 for plain ink, -2 for dim ink; ``strong`` takes the hue and not its tint.
+    Shapes and cells with the same ``key`` are the same thing; ``say`` is read where it is pointed
+    at.
+    """
+
+    kind: str
+    at: tuple[float, ...]
+    tone: int = -1
+    text: str = ""
+    anchor: str = "start"  # of a text: start, middle, end
+    strong: bool = False
+    dashed: bool = False
+    key: int = -1
+    say: str = ""
+
+    def to_json(self) -> list[Any]:
+        """Return the mark as JSON for the face: what is at its default at the end is left out."""
+        at = [round(number, 2) for number in self.at]
+        row = [self.kind, at, self.tone, self.text, self.anchor, int(self.strong)]
+        row += [int(self.dashed), self.key, self.say]
+        plain = [None, None, -1, "", "start", 0, 0, -1, ""]
+        while row[-1] == plain[-1]:
+            row.pop()
+            plain.pop()
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing(Panel):
+    """Shapes on a sheet of ``width`` x ``height``; what they say is in ``alt`` and other panels.
+
+    ``legend`` names the tones used: (tone, what it stands for).
+    """
+
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
+    legend: tuple[tuple[int, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.shapes) > MOST_SHAPES:
+            raise ValueError(f"drawing {self.id}: more than {MOST_SHAPES} shapes")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the panel as JSON for the face."""
+        return _head(self, "drawing") | {
+            "width": self.width,
+            "height": self.height,
+            "shapes": [shape.to_json() for shape in self.shapes],
+            "legend": [list(entry) for entry in self.legend],
+        }
+
+
+AnyPanel = Verdicts | Facts | Grid | Drawing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

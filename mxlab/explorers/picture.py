@@ -1,4 +1,4 @@
-"""A view as one SVG: the answer, the guards stage by stage, and the grids that ask to be drawn.
+"""A view as one SVG: the answer, the guards stage by stage, drawings, the grids that ask for it.
 
 It stands alone on its own light card, because as an ``<img>`` it cannot follow the page's theme.
 """
@@ -6,24 +6,13 @@ It stands alone on its own light card, because as an ``<img>`` it cannot follow 
 import re
 from xml.sax.saxutils import escape
 
-from mxlab.explorers.panels import Grid, Item, Verdicts, View
+from mxlab.explorers.colours import CARD, DIM, EMPTY, INK, RULE, SOFT, STATUS, TONES
+from mxlab.explorers.panels import Drawing, Grid, Item, Shape, Verdicts, View
 
 _WIDTH = 760
 _PAD = 16
 _LINE = 88  # characters of the answer in one line
 _CELL_WIDTH, _CELL_HEIGHT = 42, 15
-_INK, _DIM, _RULE, _CARD = "#1c1c1c", "#57606a", "#d0d7de", "#ffffff"
-_HUES = {
-    "stops": "#d1242f",
-    "falls-back": "#b06d00",
-    "warns": "#8a6a00",
-    "silent": "#8a3fc0",
-    "passes": "#22863a",
-    "unknown": "#6e7781",
-    "not-reached": "#6e7781",
-}
-_TINTS = ("#cfe1f2", "#f6dfc6", "#cfe7d7", "#e6d5ee")
-_EMPTY = "#eceff2"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -41,7 +30,7 @@ def picture(title: str, view: View) -> str:
     parts: list[str] = []
     y = _PAD + 18
     parts.append(_text(_PAD, y, title, size=17, weight=650))
-    hue = _HUES.get(view.status, _INK)
+    hue = STATUS.get(view.status, INK)
     lines = _wrap(f"{view.sign} {view.answer}", _LINE)
     y += 14
     parts.append(_box(_PAD, y, 4, 20 * len(lines) + 6, hue))
@@ -54,10 +43,12 @@ def picture(title: str, view: View) -> str:
             y = _stages(parts, panel, y)
         elif isinstance(panel, Grid) and panel.drawn:
             y = _grid(parts, panel, y)
+        elif isinstance(panel, Drawing):
+            y = _drawing(parts, panel, y)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y}" width="{_WIDTH}" '
-        f'height="{y}" font-family="system-ui, sans-serif" fill="{_INK}">'
-        f'<rect width="{_WIDTH}" height="{y}" rx="8" fill="{_CARD}" stroke="{_RULE}"/>'
+        f'height="{y}" font-family="system-ui, sans-serif" fill="{INK}">'
+        f'<rect width="{_WIDTH}" height="{y}" rx="8" fill="{CARD}" stroke="{RULE}"/>'
         + "".join(parts)
         + "</svg>"
     )
@@ -79,15 +70,15 @@ def _stages(parts: list[str], panel: Verdicts, y: int) -> int:
     tall = 26 + 18 * max(-(-len(items) // in_a_row) for items in stages.values())
     for number, (stage, items) in enumerate(stages.items()):
         x = _PAD + number * (wide + gap)
-        parts.append(_box(x, y, wide, tall, "#f6f8fa", _RULE))
-        parts.append(_text(x + 6, y + 15, stage, size=12, fill=_DIM))
+        parts.append(_box(x, y, wide, tall, SOFT, RULE))
+        parts.append(_text(x + 6, y + 15, stage, size=12, fill=DIM))
         for index, item in enumerate(items):
             cx = x + 13 + index % in_a_row * 17
             cy = y + 32 + index // in_a_row * 18
-            hue = _HUES.get(item.status, _DIM)
+            hue = STATUS.get(item.status, DIM)
             parts.append(
                 f'<circle cx="{cx}" cy="{cy - 4}" r="7.5" fill="{hue}"/>'
-                + _text(cx, cy, item.sign, size=11, weight=700, fill=_CARD, anchor="middle")
+                + _text(cx, cy, item.sign, size=11, weight=700, fill=CARD, anchor="middle")
             )
     return y + tall + 28
 
@@ -99,23 +90,23 @@ def _grid(parts: list[str], panel: Grid, y: int) -> int:
     across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
     for index, name in enumerate(panel.legend):
         x = _PAD + index * across
-        parts.append(_box(x, y - 9, 11, 11, _TINTS[index % len(_TINTS)]))
-        parts.append(_text(x + 16, y, name, size=11, fill=_DIM))
+        parts.append(_box(x, y - 9, 11, 11, TONES[index].tint))
+        parts.append(_text(x + 16, y, name, size=11, fill=DIM))
     y += 20
     left = _PAD + 48
     width = min(_CELL_WIDTH, (_WIDTH - left - _PAD) // len(panel.columns))
-    parts.append(_text(left - 8, y, panel.corner, size=10, fill=_DIM, anchor="end"))
+    parts.append(_text(left - 8, y, panel.corner, size=10, fill=DIM, anchor="end"))
     for index, name in enumerate(panel.columns):
         x = left + index * width + width // 2
-        parts.append(_text(x, y, name, size=10, fill=_DIM, anchor="middle"))
+        parts.append(_text(x, y, name, size=10, fill=DIM, anchor="middle"))
     y += 5
     boxes: dict[str, list[str]] = {}
     words = []
     for name, row in zip(panel.rows, panel.cells, strict=True):
-        parts.append(_text(left - 8, y + 11, name, size=10, fill=_DIM, anchor="end"))
+        parts.append(_text(left - 8, y + 11, name, size=10, fill=DIM, anchor="end"))
         for index, (text, tone, _) in enumerate(row):
             x = left + index * width
-            tint = _EMPTY if tone < 0 else _TINTS[tone % len(_TINTS)]
+            tint = EMPTY if tone < 0 else TONES[tone].tint
             shape = f"M{x} {y}h{width - 1}v{_CELL_HEIGHT - 1}h{1 - width}z"
             boxes.setdefault(tint, []).append(shape)
             if text:
@@ -124,6 +115,52 @@ def _grid(parts: list[str], panel: Grid, y: int) -> int:
     parts += [f'<path fill="{tint}" d="{"".join(shapes)}"/>' for tint, shapes in boxes.items()]
     parts.append('<g font-size="9" text-anchor="middle">' + "".join(words) + "</g>")
     return y + 24
+
+
+def _drawing(parts: list[str], panel: Drawing, y: int) -> int:
+    """Draw a drawing under its title and legend; return the y below it."""
+    parts.append(_text(_PAD, y, panel.title, size=13, weight=650))
+    y += 18
+    across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
+    for index, (tone, name) in enumerate(panel.legend):
+        x = _PAD + index * across
+        parts.append(_box(x, y - 9, 11, 11, TONES[tone].tint if tone >= 0 else EMPTY))
+        parts.append(_text(x + 16, y, name, size=11, fill=DIM))
+    y += 10 if panel.legend else -8
+    scale = (_WIDTH - 2 * _PAD) / panel.width
+    parts.append(f'<g transform="translate({_PAD} {y}) scale({scale:.4g})">')
+    parts += [shape_svg(shape) for shape in panel.shapes]
+    parts.append("</g>")
+    return y + round(panel.height * scale) + 28
+
+
+def shape_svg(shape: Shape) -> str:
+    """Return one shape as SVG, in the colours of the light card."""
+    hue = {-1: INK, -2: DIM}.get(shape.tone) or TONES[shape.tone].hue
+    filled = hue if shape.strong or shape.tone < 0 else TONES[shape.tone].tint
+    at = [f"{number:g}" for number in (round(number, 2) for number in shape.at)]
+    match shape.kind:
+        case "text":
+            weight = ' font-weight="650"' if shape.strong else ""
+            anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
+            return (
+                f'<text x="{at[0]}" y="{at[1]}" font-size="12" fill="{hue}"{weight}{anchor}>'
+                f"{clean(shape.text)}</text>"
+            )
+        case "box":
+            x, y, width, height = at
+            return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{filled}"/>'
+        case "dot":
+            return f'<circle cx="{at[0]}" cy="{at[1]}" r="{at[2]}" fill="{hue}"/>'
+        case "area":
+            return f'<path d="M{" ".join(at)}z" fill="{filled}"/>'
+        case _:
+            width = "2" if shape.strong else "1"
+            dashes = ' stroke-dasharray="4 3"' if shape.dashed else ""
+            return (
+                f'<path d="M{" ".join(at)}" fill="none" stroke="{hue}" '
+                f'stroke-width="{width}"{dashes}/>'
+            )
 
 
 def _box(x: int, y: int, width: int, height: int, fill: str, stroke: str = "") -> str:

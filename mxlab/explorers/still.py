@@ -9,7 +9,7 @@ search index simply removes them and would glue words together.
 import base64
 import json
 
-from mxlab.explorers.panels import Facts, Grid, Item, Verdicts, View, said
+from mxlab.explorers.panels import Drawing, Facts, Grid, Item, Verdicts, View, said
 from mxlab.explorers.picture import clean, picture
 from mxlab.explorers.protocol import Explorer
 
@@ -45,7 +45,7 @@ def still(explorer: Explorer, state: object, mount: str) -> str:
             parts.append(_verdicts(panel))
         elif isinstance(panel, Facts):
             parts.append(_facts(panel))
-        else:
+        elif isinstance(panel, Grid):
             parts.append(_grid(panel))
     parts += ["</div>", "</div>"]
     return "\n".join(part for part in parts if part)
@@ -65,7 +65,9 @@ def _image(explorer: Explorer, view: View) -> str:
     svg = picture(explorer.title, view)
     source = base64.b64encode(svg.encode()).decode()
     drawn = [
-        p.alt for p in view.panels if isinstance(p, Verdicts) or (isinstance(p, Grid) and p.drawn)
+        p.alt
+        for p in view.panels
+        if isinstance(p, Verdicts | Drawing) or (isinstance(p, Grid) and p.drawn)
     ]
     alt = clean(" ".join([view.answer, *drawn]))
     return (

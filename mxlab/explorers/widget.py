@@ -19,7 +19,7 @@ try:
 except ImportError as missing:
     raise ImportError("notebook explorers need: pip install 'mxlab[lab]'") from missing
 
-from mxlab.explorers import EXPLORERS, explorer
+from mxlab.explorers import EXPLORERS, drawn, explorer
 from mxlab.explorers.controls import AnyControl, Choice, Int
 from mxlab.explorers.protocol import Explorer
 from mxlab.explorers.still import still
@@ -103,6 +103,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         super().__init__(**settings)
         self.answer = self.EXPLORER.answer(self.state)
         self.observe(self._recompute, names=names)
+        self.on_msg(self._draw)
 
     @property
     def state(self) -> dict[str, int | str]:
@@ -118,6 +119,11 @@ class ExplorerWidget(anywidget.AnyWidget):
 
     def _recompute(self, _change: object) -> None:
         self.answer = self.EXPLORER.answer(self.state)
+
+    def _draw(self, _widget: object, content: object, _buffers: object) -> None:
+        """Answer the face's wish for a picture, {"want": "picture"}."""
+        if content == {"want": "picture"}:
+            self.send({"svg": drawn(self.EXPLORER.name, json.dumps(self.state))})
 
     def _repr_mimebundle_(self, **_kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = self.answer.get("view") or {}
@@ -161,4 +167,10 @@ def _widget_class(name: str, class_name: str) -> type[ExplorerWidget]:
     return type(class_name, (ExplorerWidget,), members)
 
 
-WillItRun = _widget_class("will_it_run", EXPLORERS["will_it_run"])
+def __getattr__(name: str) -> type[ExplorerWidget]:
+    """Make the class of an explorer when it is first asked for; it stays."""
+    for module, class_name in EXPLORERS.items():
+        if class_name == name:
+            made = globals()[name] = _widget_class(module, class_name)
+            return made
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

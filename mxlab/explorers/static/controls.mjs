@@ -1,6 +1,24 @@
 // The controls, grouped. They are made once and never rebuilt, so focus stays.
 
 import { h } from "./dom.mjs";
+import { numbers } from "./numbers.mjs";
+
+/** A file in place of a paste: its first `limit` characters. */
+function opener(spec, send) {
+  const input = h("input", { type: "file", class: "sr", tabindex: "-1", "aria-hidden": "true",
+    onchange: async () => {
+      const [file] = input.files;
+      if (!file) return;
+      const text = await file.slice(0, spec.limit * 4).text(); // UTF-8 takes 4 bytes at most
+      send(text.slice(0, spec.limit));
+      note.textContent = text.length > spec.limit
+        ? `The first ${spec.limit.toLocaleString("en")} characters of ${file.name}.` : file.name;
+      input.value = "";
+    } });
+  const note = h("span", { class: "help", role: "status" });
+  return h("div", { class: "opener" }, h("button", { type: "button", onclick: () => input.click() },
+    `Open ${spec.file} from a file`), input, note);
+}
 
 /** One control: {node, show(value)}; `send(value)` is called with what the reader chose. */
 function control(spec, send, uid) {
@@ -15,11 +33,22 @@ function control(spec, send, uid) {
     const select = h("select", { ...common, onchange: () => send(select.value) }, ...options);
     show = (value) => { select.value = value; };
     fields = [select];
+  } else if (spec.kind === "numbers") {
+    const part = numbers(spec, common, guarded, send);
+    show = part.show;
+    return { node: h("fieldset", { class: "control numbers" }, h("legend", {}, spec.label),
+      ...part.fields, note), show };
+  } else if (spec.kind === "text" && spec.lines === 1) {
+    const line = h("input", { ...common, type: "text", maxlength: spec.limit, spellcheck: "false",
+      autocomplete: "off", oninput: () => send(line.value) });
+    show = (value) => { if (line.value !== value) line.value = value; };
+    fields = [line];
   } else if (spec.kind === "text") {
     const area = h("textarea", { ...common, rows: spec.lines, maxlength: spec.limit,
       spellcheck: "false", oninput: () => send(area.value) });
     show = (value) => { if (area.value !== value) area.value = value; };
     fields = [area];
+    if (spec.file) fields.push(opener(spec, (text) => { show(text); send(text); }));
   } else {
     const number = h("input", { ...common, type: "number", min: spec.low, max: spec.high, step: 1,
       inputmode: "numeric", required: true,

@@ -41,7 +41,7 @@ function render({ model, el }) {
 
   const drawn = new Map();
   const context = {
-    root, uid,
+    root, uid, send,
     link: (href) => (model.get("site") ? new URL(href, model.get("site")).href : ""),
     follow: (key, from) => {
       for (const { mark, node } of drawn.values()) {

@@ -65,16 +65,22 @@
     if (!ready || current || !waiting.size) return;
     const [id, model] = waiting.entries().next().value;
     waiting.delete(id);
-    current = { sequence: (sequence += 1), model };
+    current = { sequence: (sequence += 1), model, picture: model.wanted?.() };
     timer = setTimeout(late, LIMIT);
-    worker.postMessage({ id: sequence, name: model.name, state: JSON.stringify(model.state()) });
+    worker.postMessage({ id: sequence, name: model.name, state: JSON.stringify(model.state()),
+      picture: Boolean(current.picture) });
   }
 
-  function receive({ id, json }) {
+  function receive({ id, json, svg }) {
     if (!current || id !== current.sequence) return;
     clearTimeout(timer);
-    const { model } = current;
+    const { model, picture } = current;
     current = undefined;
+    if (picture) {
+      picture(svg);
+      next();
+      return;
+    }
     const answer = JSON.parse(json);
     if (!waiting.has(model.id)) model.adopt(answer.state);
     model.set("answer", { ...answer, view: answer.view ?? model.get("answer")?.view });
@@ -84,8 +90,9 @@
   }
 
   function late() {
-    const { model } = current;
+    const { model, picture } = current;
     current = undefined;
+    picture?.("");
     worker.terminate();
     startWorker();
     model.set("notice", "That took more than 2 seconds and was stopped; the last view stays.");
@@ -122,6 +129,11 @@
         mount.dataset.live = ready; // warm or cold: how Python started
       },
     };
+    // a picture is asked for as if by an explorer beside this one: the same queue, the same limit
+    values.picture = () => new Promise((answer) => {
+      const { name, state } = model;
+      ask({ id: `${mount.id} picture`, name, state, wanted: () => answer, set() {} });
+    });
     values.permalink = () => {
       const url = new URL(location.href);
       url.hash = fragment();

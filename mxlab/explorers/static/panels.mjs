@@ -1,5 +1,6 @@
 // The panels. Each maker returns {node, update(panel)}; update returns false to be made anew.
 
+import { drawing } from "./drawing.mjs";
 import { h, move, write } from "./dom.mjs";
 
 function frame(panel, ...children) {
@@ -120,8 +121,23 @@ function grid(first, context) {
     td.tabIndex = 0;
     point(td);
   });
-  table.addEventListener("click", (event) => cellOf(event)?.focus());
+  const choose = (td) => {
+    const [r, c] = place(td), value = panel.values[r]?.[c];
+    if (panel.sets && value != null) context.send(panel.sets, value);
+  };
+  table.addEventListener("click", (event) => {
+    const td = cellOf(event);
+    if (!td) return;
+    td.focus();
+    choose(td);
+  });
   table.addEventListener("keydown", (event) => {
+    if (panel.sets && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      event.stopPropagation();
+      choose(cells[stop[0]][stop[1]]);
+      return;
+    }
     const to = move(event, stop, cells.length, cells[0].length);
     if (!to) return;
     event.preventDefault();
@@ -144,9 +160,15 @@ function grid(first, context) {
       row.forEach((td, c) => {
         write(td, panel.text[r][c]);
         const tone = panel.tone[r][c] < 0 ? "none" : `t${panel.tone[r][c]}`;
-        if (td.className !== tone) td.className = tone;
+        const able = panel.sets && panel.values[r]?.[c] != null ? " able" : "";
+        if (td.className !== tone + able) td.className = tone + able;
+        if (td.ariaSelected) td.ariaSelected = null;
       });
     });
+    for (const [r, c] of panel.chosen) {
+      cells[r][c].ariaSelected = "true";
+      cells[r][c].classList.add("chosen");
+    }
     if (context.root.activeElement?.closest?.("table") === table) point(cells[stop[0]][stop[1]]);
     else say.textContent = sentence(...stop);
     return true;
@@ -165,4 +187,6 @@ function grid(first, context) {
   return { node, update, mark };
 }
 
-export const MAKERS = { facts, verdicts, grid };
+export const MAKERS = {
+  facts, verdicts, grid, drawing: (first, context) => drawing(first, context, frame),
+};

@@ -1,4 +1,4 @@
-// Taking a view away: link, command, Python, CSV, JSON.
+// Taking a view away: link, command, Python, CSV, JSON, SVG, PNG.
 
 import { h } from "./dom.mjs";
 
@@ -12,7 +12,7 @@ function records(view) {
       for (const [name, value, how] of panel.rows) {
         rows.push([panel.id, name, "value", value], [panel.id, name, "how", how]);
       }
-    } else {
+    } else if (panel.kind === "verdicts") {
       for (const item of panel.runs.flatMap((run) => run.items)) {
         for (const field of ["stage", "status", "because", "message"]) {
           rows.push([panel.id, item.name, field, item[field]]);
@@ -30,8 +30,35 @@ export function csv(view) {
   return records(view).map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }
 
-function save(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** The picture as Python draws it: on the page from the worker, in JupyterLab from the kernel. */
+function picture(model) {
+  const asked = model.get("picture");
+  if (asked) return asked();
+  return new Promise((answer) => {
+    const wait = setTimeout(() => heard({ svg: "" }), 5000);
+    const heard = ({ svg }) => {
+      if (svg === undefined) return;
+      clearTimeout(wait);
+      model.off("msg:custom", heard);
+      answer(svg);
+    };
+    model.on("msg:custom", heard);
+    model.send({ want: "picture" });
+  });
+}
+
+/** An SVG as a PNG blob, twice its size. */
+async function png(svg) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = h("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((made) => { canvas.toBlob(made, "image/png"); });
+}
+
+function save(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
@@ -56,9 +83,13 @@ export function actions(model, spec, root, tell) {
     return tell(await what(view()) ?? "");
   } }, text);
   const copied = (text, what) => copy(text, root).then(() => `Copied: ${what}.`);
-  const file = (ending, type, text) => {
-    save(`${spec.name}.${ending}`, type, text);
+  const file = (ending, type, content) => {
+    save(`${spec.name}.${ending}`, type, content);
     return `Saved: ${spec.name}.${ending}.`;
+  };
+  const drawn = async (make) => {
+    const svg = await picture(model);
+    return svg ? make(svg) : "The picture could not be drawn.";
   };
   const link = model.get("permalink");
   return h("div", { class: "actions", role: "group", "aria-label": "Take it away" },
@@ -68,6 +99,8 @@ export function actions(model, spec, root, tell) {
     button("Save CSV", (v) => file("csv", "text/csv", csv(v))),
     button("Save JSON", () => file("json", "application/json",
       JSON.stringify(model.get("answer"), null, 1))),
+    button("Save SVG", () => drawn((svg) => file("svg", "image/svg+xml", svg))),
+    button("Save PNG", () => drawn(async (svg) => file("png", "image/png", await png(svg)))),
     button("Reset", () => {
       for (const item of spec.controls) model.set(item.name, item.default);
       model.save_changes();

@@ -1,5 +1,5 @@
-// The page's one worker: Pyodide with mxlab. Messages in {id, name, state}, out {ready: warm or cold},
-// {id, json} or {fatal}. Started with #<folder of pyodide>; everything else lies beside this file.
+// The page's one worker: Pyodide with mxlab. Messages in {id, name, state, picture}, out {ready: warm or cold},
+// {id, json}, {id, svg} or {fatal}. Started with #<folder of pyodide>; everything else lies beside this file.
 
 const fatal = (error) => postMessage({ fatal: `${error?.message ?? error}`.slice(0, 300) });
 addEventListener("unhandledrejection", (event) => fatal(event.reason)); // Pyodide does not reject
@@ -57,9 +57,11 @@ async function start() {
       made = python.makeMemorySnapshot(); // before any proxy exists
     } catch { /* a newer Pyodide without snapshots */ }
   }
-  const answer = python.runPython("from mxlab.explorers import answer; answer");
+  const [answer, drawn] = python.runPython(
+    "from mxlab.explorers import answer, drawn; [answer, drawn]");
   onmessage = ({ data }) => {
-    postMessage({ id: data.id, json: answer(data.name, data.state) });
+    postMessage(data.picture ? { id: data.id, svg: drawn(data.name, data.state) }
+      : { id: data.id, json: answer(data.name, data.state) });
     if (made) {
       remember(made);
       made = undefined;

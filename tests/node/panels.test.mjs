@@ -1,0 +1,131 @@
+// Drawings, cells that set a control, blocks of numbers, files: drawn in jsdom, without any Python.
+// Run: node --test tests/node
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { beforeEach, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { JSDOM } from "jsdom";
+
+const STATIC = fileURLToPath(new URL("../../mxlab/explorers/static/", import.meta.url));
+const dom = new JSDOM("<!doctype html><body></body>", { url: "http://localhost/" });
+for (const name of ["Event", "KeyboardEvent", "MutationObserver", "Node"]) {
+  globalThis[name] = dom.window[name];
+}
+globalThis.document = dom.window.document;
+
+const face = (await import(`${STATIC}face.mjs`)).default;
+const css = readFileSync(`${STATIC}face.css`, "utf8");
+
+const head = (kind, id) => ({ kind, id, title: `Panel ${id}`, alt: `What ${id} shows.` });
+const drawing = { ...head("drawing", "d"), width: 100, height: 60, legend: [[0, "a box"]],
+  shapes: [
+    ["box", [0, 0, 40, 20], 0, "", "start", 0, 0, 7, "The box"],
+    ["line", [0, 50, 100, 50], -2],
+    ["area", [0, 50, 50, 20, 100, 50], 4, "", "start", 1],
+    ["dot", [50, 30, 3], 2],
+    ["text", [50, 45], -1, "<b>bold</b>", "middle"],
+  ] };
+const grid = { ...head("grid", "g"), corner: "bit", columns: ["7", "6"], rows: ["code"],
+  text: [["0", "1"]], tone: [[3, 0]], key: [[7, 8]], legend: ["a"], say: "Bit {column}: {text}",
+  nothing: "", sample: [], sets: "code", values: [[254, null]], chosen: [[0, 1]] };
+const spec = { name: "e", title: "E", question: "?", controls: [
+  { kind: "numbers", name: "v", label: "Values", group: "", help: "Drag.", default: "1,2,3", count: 3,
+    presets: [["tiny", "0.1,0.2,0.3"]] },
+  { kind: "text", name: "line", label: "Line", group: "", help: "", default: "x", limit: 9, lines: 1,
+    file: "" },
+  { kind: "text", name: "log", label: "Log", group: "", help: "", default: "", limit: 5, lines: 3,
+    file: "a log" },
+] };
+
+let sent, el, root;
+beforeEach(() => {
+  sent = [];
+  el = document.createElement("div");
+  document.body.replaceChildren(el);
+  const values = { spec, css, notice: "", dead: false, v: "1,2,3", line: "x", log: "",
+    answer: { state: {}, view: { status: "passes", sign: "+", answer: "Yes.",
+      panels: [drawing, grid], cli: "", python: "" } } };
+  face.render({ el, model: {
+    get: (name) => values[name],
+    set: (name, value) => { sent.push([name, value]); },
+    on() {}, off() {}, save_changes() {},
+  } });
+  root = el.firstChild.shadowRoot;
+});
+
+const $ = (selector) => root.querySelector(selector);
+const key = (node, name) => node.dispatchEvent(new KeyboardEvent("keydown",
+  { key: name, bubbles: true, composed: true, cancelable: true }));
+
+test("every shape is one element, and a text stays text", () => {
+  const sheet = $("svg.sheet");
+  assert.deepEqual([...sheet.children].map((node) => node.tagName),
+    ["rect", "path", "path", "circle", "text"]);
+  assert.equal(sheet.getAttribute("aria-label"), "What d shows.");
+  assert.equal(sheet.lastChild.textContent, "<b>bold</b>");
+  assert.equal(sheet.querySelector("b"), null);
+  assert.equal(sheet.children[1].getAttribute("class"), "line dim");
+});
+
+test("a shape and a cell with one key light up together, by pointer and by focus", () => {
+  const box = $("svg rect"), cell = $("td[role=gridcell]");
+  box.dispatchEvent(new Event("pointerover", { bubbles: true }));
+  assert.ok(cell.classList.contains("linked"));
+  assert.equal($(".drawing .say").textContent, "The box");
+  const [, other] = root.querySelectorAll("td[role=gridcell]");
+  other.focus();
+  assert.ok(!box.classList.contains("linked"));
+  cell.focus();
+  assert.ok(box.classList.contains("linked"));
+});
+
+test("click, Enter and Space set a control; a cell without a value sets nothing", () => {
+  const [first, second] = root.querySelectorAll("td[role=gridcell]");
+  first.click();
+  key(first, "Enter");
+  key(first, " ");
+  assert.deepEqual(sent, [["code", 254], ["code", 254], ["code", 254]]);
+  second.click();
+  key(second, "Enter");
+  assert.equal(sent.length, 3);
+  assert.equal(second.ariaSelected ?? second.getAttribute("aria-selected"), "true");
+  assert.ok(first.classList.contains("able") && !second.classList.contains("able"));
+});
+
+test("numbers: typing, arrows, presets and a paste over several boxes", () => {
+  const boxes = [...root.querySelectorAll("input.number")];
+  assert.deepEqual(boxes.map((box) => box.value), ["1", "2", "3"]);
+  assert.equal(new Set(boxes.map((box) => box.getAttribute("aria-label"))).size, 3);
+  boxes[1].value = "nan";
+  boxes[1].dispatchEvent(new Event("input", { bubbles: true }));
+  assert.deepEqual(sent.at(-1), ["v", "1,nan,3"]);
+  key(boxes[0], "ArrowUp");
+  assert.deepEqual(sent.at(-1), ["v", "1.05,nan,3"]);
+  key(boxes[1], "ArrowUp");
+  assert.equal(sent.length, 2);
+  const paste = new Event("paste", { bubbles: true, cancelable: true });
+  paste.clipboardData = { getData: () => "7 8\n9 10" };
+  boxes[1].dispatchEvent(paste);
+  assert.deepEqual(sent.at(-1), ["v", "1.05,7,8"]);
+  $(".presets button").click();
+  assert.deepEqual(sent.at(-1), ["v", "0.1,0.2,0.3"]);
+});
+
+test("a file is cut to the limit of its control", async () => {
+  assert.equal($(".opener button").textContent, "Open a log from a file");
+  const input = $(".opener input");
+  const file = new dom.window.File(["0123456789"], "big.log");
+  file.slice = () => ({ text: async () => "0123456789" });
+  Object.defineProperty(input, "files", { value: [file] });
+  Object.defineProperty(input, "value", { value: "", writable: true });
+  input.dispatchEvent(new Event("change"));
+  await new Promise((done) => { setTimeout(done, 20); });
+  assert.deepEqual(sent.at(-1), ["log", "01234"]);
+  assert.match($(".opener .help").textContent, /first 5 characters of big.log/);
+});
+
+test("one line of text is an input, more are an area", () => {
+  assert.equal($("input[type=text]:not(.number)").value, "x");
+  assert.equal($("textarea").rows, 3);
+});
