@@ -99,13 +99,16 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_unknown_models_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_sizes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, path("Hy4-preview-FP8-modelopt"), "--tp", "8", "--json")
     data = json.loads(out)
     assert (code, data["loads"], data["layers"], data["kv"]) == (0, None, [], None)
-    assert data["unknown"][0].startswith("layers 0-77: attention (no recipe for 'HYV4ForCausalLM'")
+    assert data["unknown"] == [
+        "every layer and the output head (config lacks hidden_size, index_head_dim, "
+        "intermediate_size, vocab_size: the hy_v4 family needs them, and mxlab assumes no default)"
+    ]
     _, out, _ = answer(capsys, path("Hy4-preview-FP8-modelopt"))
-    assert out.startswith("HYV4ForCausalLM, TP 1: no recipe, nothing derived\n")
+    assert out.startswith("HYV4ForCausalLM, TP 1: sizes are missing, nothing derived\n")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,8 @@ CASES: dict[str, Any] = json.loads((DATA / "model-shapes.json").read_text())
 CONFIGS = sorted((DATA / "models").glob("*.json"))
 MODELS: dict[str, Any] = CASES["models"]
 EVERY_TP = [(name, tp) for name, case in MODELS.items() for tp in case["tp"]]
-#: no recipe: everything about them is reported as unknown
-WITHOUT_RECIPE = {
-    "DeepSeek-V4.1-Flash-MXFP4-quark-quantonly",
-    "Hy4-preview-FP8-modelopt",
-    "vit-base-patch16-224",
-}
+#: sizes are missing: the keys are named, nothing is derived
+WITHOUT_SIZES = {"DeepSeek-V4.1-Flash-MXFP4-quark-quantonly", "Hy4-preview-FP8-modelopt"}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -93,14 +89,14 @@ def test_every_config_gives_layers_or_says_what_is_unknown(file: Path) -> None:
     for tp in (1, 2, 3, 4, 6, 7, 8, 16, 32, 64):
         found = shapes(raw, tp)
         assert found.layers or found.unknown
-        assert (found.loads is None) == (not found.layers) == (file.stem in WITHOUT_RECIPE)
+        assert (found.loads is None) == (not found.layers) == (file.stem in WITHOUT_SIZES)
         for row in found.layers:
             assert (row.n is None) == (row.k is None) == bool(row.invalid)
             assert row.invalid or sum(row.parts) == row.n
             assert row.layers == len(row.indices) or not row.indices
             assert ("{layer}" in row.path) == bool(row.indices)
         json.dumps(found.to_json(), allow_nan=False)
-    assert {file.stem for file in CONFIGS} >= WITHOUT_RECIPE
+    assert {file.stem for file in CONFIGS} >= WITHOUT_SIZES
 
 
 def test_speed() -> None:
@@ -334,7 +330,8 @@ def test_a_vision_tower_is_split_by_head() -> None:
     assert shapes(odd, 2).vision_only is True and shapes(odd, 2).loads is False
 
 
-def test_an_indexer_that_layers_share_has_no_rule() -> None:
+def test_an_indexer_is_where_the_layer_chooses_its_own_top_k() -> None:
+    """sglang 0.5.23, srt/configs/model_config.py:488: dsa_layer_skips_topk."""
     raw = {
         **config("DeepSeek-V3"),
         "index_topk": 2048,
@@ -346,11 +343,20 @@ def test_an_indexer_that_layers_share_has_no_rule() -> None:
         (8192, 1536),
         (128, 7168),
     ]
-    shared = shapes({**raw, "index_topk_freq": 4})
-    assert shared.unknown == (
-        "all layers: indexer.* (index_topk_freq is set: no rule for which layers have one)",
-    )
-    assert not any(row.linear.startswith("indexer") for row in shared.layers)
+
+    def having(**keys: object) -> tuple[int, ...]:
+        return _layers(shapes({**raw, **keys}), "indexer.wk")
+
+    assert having() == tuple(range(61))
+    assert having(index_topk_freq=4) == (0, *range(1, 61, 4))
+    assert having(index_topk_freq=4, index_skip_topk_offset=1) == tuple(range(0, 61, 4))
+    assert having(cli_factor=2) == tuple(range(0, 61, 2))
+    assert having(index_topk_pattern="FSS" * 20 + "F") == tuple(range(0, 61, 3))
+    types = ["full", *["shared"] * 59, "full"]
+    assert having(indexer_types=types) == (0, 60)
+    pooled = shapes({**raw, "index_kpool": 2})
+    assert pooled.unknown == ("layers 0-60: indexer.* (index_kpool is set: no rule for it)",)
+    assert not any(row.linear.startswith("indexer") for row in pooled.layers)
 
 
 def test_lookup_order() -> None:
@@ -393,21 +399,29 @@ def test_rows_that_the_serving_system_never_quantises(name: str, never: set[str]
     assert {linear for linear, row in found.items() if row.unquantized} == never
 
 
-def test_a_family_known_in_part_says_which_part_is_missing() -> None:
+def test_deepseek_v4() -> None:
+    """128 query heads of 512 in 16 groups: sglang 0.5.23, srt/models/deepseek_v4.py:1094."""
     found = shapes(config("DeepSeek-V4-Pro"), 8)
-    assert {row.linear for row in found.layers} == {
-        "experts.w13",
-        "experts.w2",
-        "shared_experts.gate_up_proj",
-        "shared_experts.down_proj",
-        "router",
-        "lm_head",
+    sizes = {row.linear: (row.n, row.k) for row in found.layers if "compressor" not in row.linear}
+    assert sizes == {
+        "wqkv_a": (1536 + 512, 7168),
+        "wq_b": (128 // 8 * 512, 1536),
+        "wo_a": (16 // 8 * 1024, 128 * 512 // 16),
+        "wo_b": (7168, 16 * 1024 // 8),
+        "indexer.wq_b": (64 * 128, 1536),
+        "indexer.weights_proj": (64, 7168),
+        "experts.w13": (2 * 3072 // 8, 7168),
+        "experts.w2": (7168, 3072 // 8),
+        "shared_experts.gate_up_proj": (2 * 3072 // 8, 7168),
+        "shared_experts.down_proj": (7168, 3072 // 8),
+        "router": (384, 7168),
+        "lm_head": (129280 // 8, 7168),
     }
-    assert found.kv is None
-    assert [text.split(" (")[0] for text in found.unknown] == [
-        "every layer: self_attn.*",
-        "KV cache",
-    ]
+    pooling = {row.n: row.indices for row in found.layers if row.linear == "compressor.wkv_gate"}
+    assert pooling[2 * 512] == (0, 1, *range(3, 61, 2))
+    assert pooling[4 * 512] == _layers(found, "indexer.wq_b") == tuple(range(2, 61, 2))
+    assert shapes(config("DeepSeek-V4-Pro"), 32).why == ("o_groups=16 not divisible by 32",)
+    assert found.kv is None and [text.split(" (")[0] for text in found.unknown] == ["KV cache"]
 
 
 def test_kimis_tower_is_split_by_head_and_its_mlp_is_not_split() -> None:

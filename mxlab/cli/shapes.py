@@ -87,7 +87,8 @@ def _headline(found: Shapes) -> str:
     model = ascii(name)[1:-1][:80]
     ranks = f"TP {found.tp}" + (f", EP {found.ep}" if found.ep > 1 else "")
     if found.loads is None:
-        return f"{model}, {ranks}: no recipe, nothing derived"
+        why = "sizes are missing" if found.family else "no recipe"
+        return f"{model}, {ranks}: {why}, nothing derived"
     if found.loads:
         return f"{model}, {ranks}: every linear{' listed' if found.unknown else ''} divides"
     only = "; only the vision tower fails, it can run data-parallel" if found.vision_only else ""

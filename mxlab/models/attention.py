@@ -20,13 +20,13 @@ def heads_per_rank(build: Build, heads: int, *, kv: bool) -> int | None:
         return None
 
 
-def head_dim_of(build: Build, *, derivable: bool) -> int:
+def head_dim_of(build: Build, *, derivable: bool, key: str = "head_dim") -> int:
     """Return head_dim, derived as hidden_size / heads only where the family's class does that."""
-    given = build.optional("head_dim")
+    given = build.optional(key)
     if given is not None:
         return given
     if not derivable:
-        build.lacks(build.key("head_dim"))
+        build.lacks(build.key(key))
         return 1
     hidden, heads = build.hidden, build.size(_HEADS)
     if hidden % heads:
@@ -38,15 +38,15 @@ def head_dim_of(build: Build, *, derivable: bool) -> int:
     return hidden // heads
 
 
-def kv_count(build: Build, heads: int, *, defaults_to_heads: bool) -> int:
+def kv_count(build: Build, heads: int, *, defaults_to_heads: bool, name: str = _KV) -> int:
     """Return the number of KV heads; null is one a query head, absent only where the class says."""
-    key = build.key(_KV)
-    given = build.optional(_KV)
+    key = build.key(name)
+    given = build.optional(name)
     if given is None and not (defaults_to_heads or build.config.named(key)):
         build.lacks(key)
         return 1
     if given is None:
-        build.derive(f"{_KV} = num_attention_heads = {heads}")
+        build.derive(f"{name} = num_attention_heads = {heads}")
         return heads
     if heads % given and not build.missing:
         raise InputError(
@@ -67,7 +67,10 @@ def cache_kind(heads: int, kv: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gqa:
-    """Query, key and value in one column-parallel linear, then a row-parallel output linear."""
+    """Query, key and value in one column-parallel linear, then a row-parallel output linear.
+
+    The ``_key`` fields name the config's sizes, where some layers have sizes of their own.
+    """
 
     qkv: str = "qkv_proj"
     sources: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
@@ -78,24 +81,33 @@ class Gqa:
     kv_defaults_to_heads: bool = False
     output_gate: bool = False  # the query member also carries a gate (attn_output_gate)
     layers: LayerRule = softmax_attention
+    heads_key: str = _HEADS
+    kv_key: str = _KV
+    dim_key: str = "head_dim"
+    v_dim_key: str | None = None
+    skip_block_check: bool = False
 
     def heads(self, build: Build) -> tuple[int, int]:
         """Return (query heads, KV heads) of the whole model."""
-        heads = build.size(_HEADS)
-        return heads, kv_count(build, heads, defaults_to_heads=self.kv_defaults_to_heads)
+        heads = build.size(self.heads_key)
+        lenient = self.kv_defaults_to_heads
+        return heads, kv_count(build, heads, defaults_to_heads=lenient, name=self.kv_key)
 
     def lay_out(self, build: Build) -> KvCache | None:
         """Add the rows; return the KV cache."""
+        indices = self.layers(build)
+        if not indices and self.heads_key != _HEADS:
+            return None  # sizes of layers that this model does not have are not asked for
         hidden = build.hidden
         heads, kv = self.heads(build)
-        dim = head_dim_of(build, derivable=self.derive_head_dim)
-        indices = self.layers(build)
+        dim = head_dim_of(build, derivable=self.derive_head_dim, key=self.dim_key)
+        values = (build.optional(self.v_dim_key) if self.v_dim_key else None) or dim
         gated = self._gate(build)
 
         def qkv() -> Shape:
-            queries = divide(_HEADS, heads, build.tp) * dim * gated
-            keys = kv_heads(kv, build.tp) * dim
-            return (queries, keys, keys), hidden
+            queries = divide(self.heads_key, heads, build.tp) * dim * gated
+            keys = kv_heads(kv, build.tp, self.kv_key)
+            return (queries, keys * dim, keys * values), hidden
 
         at = f"{build.block}{self.module}"
         build.add(
@@ -105,12 +117,13 @@ class Gqa:
             sources=self.sources,
             path=f"{at}.{self.qkv.rsplit('.', 1)[-1]}",
             indices=indices,
+            skip_block_check=self.skip_block_check,
         )
         build.row(
             self.out,
             hidden,
-            (_HEADS, heads),
-            unit=dim,
+            (self.heads_key, heads),
+            unit=values,
             sources=self.out_sources,
             path=f"{at}.{self.out.rsplit('.', 1)[-1]}",
             indices=indices,
@@ -120,7 +133,7 @@ class Gqa:
         return KvCache(
             kind=cache_kind(heads, kv),
             head_dim=dim,
-            v_head_dim=dim,
+            v_head_dim=values,
             kv_heads_per_rank=heads_per_rank(build, kv, kv=True),
             q_heads_per_rank=heads_per_rank(build, heads, kv=False),
             layers=len(indices),

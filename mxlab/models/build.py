@@ -102,6 +102,8 @@ class Build:
         experts: int | None = None,
         experts_per_rank: int | None = None,
         count: int | None = None,
+        skip_block_check: bool = False,
+        unquantized: str = "",
     ) -> None:
         """Add one row; a width that does not divide makes it invalid and says why."""
         layers = len(indices) if count is None else count
@@ -128,6 +130,8 @@ class Build:
                 experts=experts,
                 experts_per_rank=experts_per_rank,
                 invalid=invalid,
+                unquantized=unquantized,
+                skip_block_check=skip_block_check,
             )
         )
 
@@ -141,6 +145,7 @@ class Build:
         path: str,
         indices: tuple[int, ...],
         ranks: int | None = None,
+        count: int | None = None,
     ) -> None:
         """Add a column-parallel row: every member (name for messages, width) is split along N."""
         by = self.tp if ranks is None else ranks
@@ -151,6 +156,7 @@ class Build:
             sources=sources,
             path=path,
             indices=indices,
+            count=count,
         )
 
     def row(
@@ -186,6 +192,7 @@ class Build:
         indices: tuple[int, ...],
         kind: str = "linear",
         count: int | None = None,
+        unquantized: str = "",
     ) -> None:
         """Add a row that every rank holds whole."""
         self.add(
@@ -197,6 +204,7 @@ class Build:
             indices=indices,
             kind=kind,
             count=count,
+            unquantized=unquantized,
         )
 
     def check_complete(self, family: str) -> None:
@@ -210,15 +218,25 @@ class Build:
 
 
 def layer_ranges(indices: Sequence[int]) -> str:
-    """Return layer indices as ranges, for people.
+    """Return layer indices as ranges, for people; every n-th layer as one range too.
 
-    >>> layer_ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7-8'
+    >>> layer_ranges([0, 1, 2, 5, 7, 8]), layer_ranges([3, 7, 11, 15])
+    ('0-2, 5, 7-8', '3-15 by 4')
     """
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
+    found: list[str] = []
+    at = 0
+    while at < len(indices):
+        step = indices[at + 1] - indices[at] if at + 1 < len(indices) else 1
+        end = at
+        while end + 1 < len(indices) and indices[end + 1] - indices[end] == step:
+            end += 1
+        first, last = indices[at], indices[end]
+        if step == 1 and end > at:
+            found.append(f"{first}-{last}")
+        elif step > 1 and end - at >= 3:
+            found.append(f"{first}-{last} by {step}")
         else:
-            runs.append([index, index])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            end = at
+            found.append(str(first))
+        at = end + 1
+    return ", ".join(found)

@@ -4,9 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mxlab.checkpoints.names import fold
 from mxlab.models.build import Build, layer_ranges
 from mxlab.models.by_name import Group, Modules, add_group, gather
-from mxlab.models.conventions import KEYS, ROUTERS, HeadCounts, is_embedding
+from mxlab.models.conventions import (
+    HEADS,
+    KEYS,
+    ROUTERS,
+    HeadCounts,
+    in_tower,
+    is_embedding,
+)
 from mxlab.models.linear import Linear
 from mxlab.models.sharding import padded_vocabulary
 
@@ -26,27 +34,22 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One linear whose stored shape (N, K) is not the derived one; None where a side lacks it.
+    """One linear whose stored shape (N, K) is not the derived one.
 
-    ``named`` is true where an index names it and no header gives its shape.
+    ``stored`` is None where no weight is stored for it.
     """
 
     name: str
     layers: tuple[int, ...]
     stored: Size | None
-    derived: Size | None
-    named: bool = False
+    derived: Size
     experts: tuple[int, int] | None = None  # stored and derived counts, where they differ
 
     def text(self) -> str:
         """Return the difference as one line."""
         where = f" (layers {layer_ranges(self.layers)})" if self.layers else ""
-        if self.named:
-            return f"{self.name}: named in the index, the recipe has no such linear"
         if self.stored is None:
             return f"{self.name}{where}: the config gives {self.derived}, no weight is stored"
-        if self.derived is None:
-            return f"{self.name}{where}: stored {self.stored}, the recipe has no such linear"
         if self.experts:
             counts = "{} experts, the config gives {}".format(*self.experts)
             return f"{self.name}{where}: stored {self.stored} of {counts}"
@@ -58,8 +61,7 @@ class Difference:
             "name": self.name,
             "layers": list(self.layers),
             "stored": list(self.stored) if self.stored else None,
-            "derived": list(self.derived) if self.derived else None,
-            **({"named": True} if self.named else {}),
+            "derived": list(self.derived),
             **({"experts": list(self.experts)} if self.experts else {}),
         }
 
@@ -69,7 +71,11 @@ def tail(module: str) -> str:
 
     >>> tail("model.language_model.layers.{layer}.mlp.up_proj")
     'layers.{layer}.mlp.up_proj'
+    >>> tail("model.vision_tower.encoder.layers.{layer}.mlp.fc1")
+    'visual.mlp.fc1'
     """
+    if in_tower(module) and "{layer}." in module:
+        return "visual." + module.rpartition("{layer}.")[2]
     return module[max(len(p) for p in _PREFIXES if module.startswith(p)) :]
 
 
@@ -85,10 +91,18 @@ def _owners(derived: Sequence[Linear]) -> dict[Key, int]:
             names = [tail(f"{outer}.{leaf}" if outer else leaf) for leaf in leaves]
         if row.linear == "router":
             names.append("router")
-        for layer in row.indices or (None,):
+        if not row.indices:  # an index in its path (merger.mlp.2) is folded like a layer's
+            for name in names:
+                folded = fold(name)
+                owner.setdefault((folded.pattern, _index(folded.layer)), index)
+        for layer in row.indices:
             for name in names:
                 owner.setdefault((name, layer), index)
     return owner
+
+
+def _index(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _owner(owner: Mapping[Key, int], outer: str, leaf: str, layer: int | None) -> int | None:
@@ -107,7 +121,7 @@ def _match(
     groups: dict[int, list[Group]] = {}
     spare: list[Group] = []
     for (outer, text), leaves in modules.leaves.items():
-        layer = None if text is None else int(text)
+        layer = _index(text)
         if (outer, text) in modules.experts:
             for group in modules.of(outer, text, leaves):
                 at = owner.get((group.leaf, layer))
@@ -116,12 +130,16 @@ def _match(
         rest: dict[str, Size] = {}
         for leaf, size in leaves.items():
             at = _owner(owner, outer, leaf, layer)
-            (rest if at is None else mine.setdefault((at, layer), {}))[leaf] = size
+            if at is None:
+                rest[leaf] = size
+            else:  # a row without layers may have an index in its path
+                own = layer if derived[at].indices else None
+                mine.setdefault((at, own), {})[leaf] = size
         spare += modules.of(outer, text, rest)
     for (at, layer), sizes in mine.items():
         row = derived[at]
         order = [source.rpartition(".")[2] for source in row.sources]
-        leaves_ = sorted(sizes, key=lambda leaf: order.index(leaf) if leaf in order else -1)
+        leaves_ = [leaf for leaf in order if leaf in sizes] or list(sizes)  # k = v counts twice
         depths = [sizes[leaf][1] for leaf in leaves_]
         group = Group(
             path=row.path,
@@ -137,6 +155,10 @@ def _same(group: Group, row: Linear) -> bool:
     """Tell whether a stored group has the shape of the derived row that it belongs to."""
     widths = tuple(width for _, width in group.members)
     stored = sum(widths)
+    order = [source.rpartition(".")[2] for source in row.sources]
+    if len(widths) < len(order) == len(row.parts) and group.experts is None:
+        expected = dict(zip(order, row.parts, strict=True))  # some members are not stored
+        return group.k == row.k and all(expected.get(m, w) == w for m, w in group.members)
     if row.kind == "lm_head":
         stored = padded_vocabulary(stored, 1)
     elif len(widths) == len(row.parts) and widths != row.parts:
@@ -150,10 +172,11 @@ def compare(
     modules: Modules,
     heads: HeadCounts,
     partial: bool,
-) -> list[Difference]:
-    """Hold ``derived``, the rows at TP 1, against the stored weights; return what differs.
+) -> tuple[list[Difference], list[Group]]:
+    """Hold ``derived``, the rows at TP 1, against the stored weights.
 
-    Stored shapes replace derived ones in ``build.rows``: the rows of one rank in the same order.
+    Return what differs, and the stored groups that no row is made of. Stored shapes replace
+    derived ones in ``build.rows``: the rows of one rank in the same order.
     """
     matched, spare = _match(modules, derived)
     found: list[Difference] = []
@@ -180,19 +203,10 @@ def compare(
                 build.unknown.append(
                     f"KV cache ({found[-1].text()}: head_dim or the number of KV heads is another)"
                 )
-    found += [
-        Difference(
-            name=group.path,
-            layers=tuple(sorted(group.indices)),
-            stored=(sum(width for _, width in group.members), group.k),
-            derived=None,
-        )
-        for group in spare
-    ]
     if not partial:
         found += _absent(derived, seen)
     _put(build, changed, heads)
-    return found
+    return found, spare
 
 
 def _absent(derived: Sequence[Linear], seen: set[tuple[int, int | None]]) -> list[Difference]:
@@ -236,31 +250,31 @@ def _put(build: Build, changed: dict[int, list[Group]], heads: HeadCounts) -> No
     build.rows = rows
 
 
-def names_that_differ(modules: Modules, derived: Sequence[Linear]) -> list[Difference]:
-    """Return what an index names and the recipe does not derive, and the other way round."""
-    named = set(modules.nameless)
-    if not named:
-        return []
-    known: dict[str, Linear] = {}
+def names_that_differ(
+    modules: Modules, derived: Sequence[Linear]
+) -> tuple[list[Difference], list[str]]:
+    """Return the rows that an index has no name for, and the names that no row is made of."""
+    named = {tail(pattern): pattern for pattern in modules.nameless}
+    known: set[str] = set()
+    found: list[Difference] = []
     for row in derived:
-        outer, _, fused = row.path.rpartition(".")
-        if row.kind == "moe":
+        if row.kind != "linear" or row.n is None or row.k is None:
             continue
-        for leaf in (*(source.rpartition(".")[2] for source in row.sources), fused):
-            known[tail(f"{outer}.{leaf}" if outer else leaf)] = row
-    found = [
-        Difference(name=pattern, layers=(), stored=None, derived=None, named=True)
-        for pattern in sorted(named)
-        if tail(pattern) not in known
-        and "experts" not in pattern
-        and pattern.rpartition(".")[2] not in ROUTERS
-        and not is_embedding(pattern.rpartition(".")[2])
+        outer, _, fused = row.path.rpartition(".")
+        leaves = (*(source.rpartition(".")[2] for source in row.sources), fused)
+        mine = [fold(tail(f"{outer}.{leaf}" if outer else leaf)).pattern for leaf in leaves]
+        known.update(mine)
+        if named and named.keys().isdisjoint(mine):
+            size = (row.n, row.k)
+            found.append(Difference(name=row.linear, layers=row.indices, stored=None, derived=size))
+    spare = [
+        pattern
+        for name, pattern in sorted(named.items())
+        if name not in known and "experts" not in pattern and not _other(pattern)
     ]
-    tails = {tail(pattern) for pattern in named}
-    for row in dict.fromkeys(known.values()):
-        mine = [name for name, owner in known.items() if owner is row]
-        if row.kind == "linear" and tails.isdisjoint(mine) and row.n and row.k:
-            found.append(
-                Difference(name=row.linear, layers=row.indices, stored=None, derived=(row.n, row.k))
-            )
-    return found
+    return found, spare
+
+
+def _other(pattern: str) -> bool:
+    leaf = pattern.rpartition(".")[2]
+    return leaf in ROUTERS or leaf in HEADS or is_embedding(leaf)

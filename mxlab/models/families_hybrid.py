@@ -9,7 +9,7 @@ from mxlab.models.layer_sets import (
     full_attention,
     without,
 )
-from mxlab.models.mlp import DenseMlp, Experts
+from mxlab.models.mlp import DenseMlp, Experts, LatentExperts
 from mxlab.models.recurrent import GatedDeltaNet, Mamba2
 
 _GATED_ATTENTION = Gqa(output_gate=True, layers=full_attention)
@@ -70,6 +70,17 @@ HYBRID: tuple[Family, ...] = (
                 gated=False,
                 layers=by_pattern("-"),
             ),
+            Experts(
+                layers=by_pattern("E"),
+                count="n_routed_experts",
+                module="mixer",
+                shared="shared_experts",
+                shared_width="moe_shared_expert_intermediate_size",
+                shared_times=True,
+                gated=False,
+                latent="moe_latent_size",
+            ),
+            LatentExperts(layers=by_pattern("E")),
         ),
     ),
 )

@@ -1,9 +1,21 @@
 """Families with routed experts, DeepSeek's among them."""
 
 from mxlab.models.attention import Gqa
+from mxlab.models.deepseek_v4 import ALIASES, CompressedMqa
 from mxlab.models.family import Family
 from mxlab.models.index_heads import IndexedGqa
-from mxlab.models.layer_sets import after_dense, by_flag, by_sparse_step, every, without
+from mxlab.models.layer_sets import (
+    after_dense,
+    by_flag,
+    by_flag_or_type,
+    by_mlp_type,
+    by_sparse_step,
+    every,
+    full,
+    indexed_by_four,
+    sliding,
+    without,
+)
 from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
 
@@ -26,6 +38,32 @@ MINIMAX_M3_PARTS = (
         width="intermediate_size",
         shared="shared_experts",
     ),
+)
+
+#: transformers' names of the index heads -> the checkpoint's
+MINIMAX_M3_ALIASES = (
+    (".self_attn.indexer.q_proj", ".self_attn.index_q_proj"),
+    (".self_attn.indexer.k_proj", ".self_attn.index_k_proj"),
+)
+
+_DEEPSEEK_V4_PARTS = (
+    CompressedMqa(),
+    Experts(layers=every, count="n_routed_experts", shared="shared_experts"),
+)
+_V4_CACHE = (
+    "KV cache (compressed at a ratio of its own in each layer, in pools that no guard looks at)"
+)
+_HYPER = "hyper-connections are 16-bit parameters and not listed"
+
+#: MiMo-V2: layers with a sliding window have heads and head sizes of their own
+_MIMO_FULL = Gqa(layers=full, v_dim_key="v_head_dim", skip_block_check=True)
+_MIMO_WINDOW = Gqa(
+    layers=sliding,
+    heads_key="swa_num_attention_heads",
+    kv_key="swa_num_key_value_heads",
+    dim_key="swa_head_dim",
+    v_dim_key="swa_v_head_dim",
+    skip_block_check=True,
 )
 
 MOE: tuple[Family, ...] = (
@@ -98,6 +136,7 @@ MOE: tuple[Family, ...] = (
         architectures=("MiniMaxM3SparseForCausalLM", "MiniMaxM3ForCausalLM"),
         model_types=("minimax_m3",),
         parts=MINIMAX_M3_PARTS,
+        aliases=MINIMAX_M3_ALIASES,
     ),
     Family(
         name="deepseek_v2",
@@ -116,12 +155,44 @@ MOE: tuple[Family, ...] = (
         name="deepseek_v4",
         architectures=("DeepseekV4ForCausalLM",),
         model_types=("deepseek_v4",),
-        parts=(Experts(layers=every, count="n_routed_experts", shared="shared_experts"),),
-        unknown=(
-            "every layer: self_attn.* (no recipe for grouped output projections, compressors and "
-            "indexers; what SGLang fuses and quantises there depends on its environment)",
-            "KV cache (compressed, a ratio a layer)",
+        parts=_DEEPSEEK_V4_PARTS,
+        aliases=ALIASES,
+        unknown=(_V4_CACHE,),
+        notes=(_HYPER,),
+    ),
+    Family(
+        name="deepseek_v41",
+        architectures=("DeepseekV41ForCausalLM",),
+        model_types=("deepseek_v41", "deepseek_v41_text"),
+        parts=_DEEPSEEK_V4_PARTS,
+        nested="text_config",
+        aliases=ALIASES,
+        often_incomplete=True,
+        unknown=(_V4_CACHE, "vision tower (no recipe for DeepSeek-V4.1's)"),
+        notes=(_HYPER,),
+    ),
+    Family(
+        name="hy_v4",
+        architectures=("HYV4ForCausalLM",),
+        model_types=("hy_v4",),
+        parts=(
+            Mla(indexer=True, gate=True, indexed=indexed_by_four),
+            DenseMlp(layers=without(by_mlp_type)),
+            Experts(layers=by_mlp_type, count="n_routed_experts", shared="shared_experts"),
         ),
-        notes=("hyper-connections (attn_hc, ffn_hc) are 16-bit parameters and not listed",),
+        often_incomplete=True,
+        unquantized=("indexer.weights_proj",),
+        notes=(_HYPER,),
+    ),
+    Family(
+        name="mimo_v2",
+        architectures=("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"),
+        model_types=("mimo_v2_flash", "mimo_v2"),
+        parts=(
+            _MIMO_FULL,
+            _MIMO_WINDOW,
+            DenseMlp(layers=without(by_flag_or_type)),
+            Experts(layers=by_flag_or_type, count="n_routed_experts"),
+        ),
     ),
 )

@@ -1,8 +1,10 @@
 """Families that wrap a text decoder with an encoder."""
 
+from dataclasses import replace
+
 from mxlab.models.attention import Gqa
 from mxlab.models.families_hybrid import QWEN3_5_MOE_PARTS, QWEN3_5_PARTS
-from mxlab.models.families_moe import MINIMAX_M3_PARTS
+from mxlab.models.families_moe import MINIMAX_M3_ALIASES, MINIMAX_M3_PARTS
 from mxlab.models.family import Family
 from mxlab.models.layer_sets import after_dense, by_interleave, by_sparse_step, without
 from mxlab.models.mla import Mla
@@ -105,6 +107,7 @@ MULTIMODAL: tuple[Family, ...] = (
         architectures=("MiniMaxM3SparseForConditionalGeneration",),
         model_types=("minimax_m3_vl",),
         parts=MINIMAX_M3_PARTS,
+        aliases=MINIMAX_M3_ALIASES,
         block=_IN_LANGUAGE_MODEL,
         head="language_model.lm_head",
         nested=_NESTED,
@@ -142,7 +145,12 @@ MULTIMODAL: tuple[Family, ...] = (
         block=_IN_LANGUAGE_MODEL,
         head="language_model.lm_head",
         nested=_NESTED,
-        unknown=("vision tower and multi_modal_projector (no recipe for Llama-4's tower)",),
+        vision=replace(
+            clip_tower("vision_model.layers.{layer}.", "vision_adapter, multi_modal_projector"),
+            out="o_proj",
+            out_source="o_proj",
+        ),
+        unquantized=("visual.qkv_proj", "visual.o_proj"),
     ),
     Family(
         name="qwen2_vl",

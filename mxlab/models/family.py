@@ -38,11 +38,13 @@ class Family:
     model_types: tuple[str, ...] = ()
     parts: tuple[Part, ...]
     block: str = "model.layers.{layer}."
-    head: str = "lm_head"
+    head: str | None = "lm_head"  # None where the model has no output over a vocabulary
     nested: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     tied: bool = False
     vision: Encoder | None = None
     unknown: tuple[str, ...] = ()  # what the recipe leaves out, and why
     notes: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()  # other names of stored weights -> the row's
+    often_incomplete: bool = False  # configs go round without sizes: unknown, not an error
     unquantized: tuple[str, ...] = ()  # rows whose name starts so have no quantisation config

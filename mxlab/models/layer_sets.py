@@ -78,11 +78,91 @@ def after_dense(build: Build) -> tuple[int, ...]:
     if config.named("n_routed_experts") and config.get("n_routed_experts") is None:
         build.derive("no expert layers (n_routed_experts is null)")
         return ()
+    if config.get("mlp_layer_types") is not None:  # as transformers 5 saves it
+        return by_mlp_type(build)
     first = build.size("first_k_dense_replace", 0)
     if isinstance(config.get("moe_layer_freq"), list):  # the flag-a-layer spelling
         return by_flag(build)
     step = config.whole("moe_layer_freq", 1, MAX_LAYERS) or 1
     return tuple(i for i in build.layers if i >= first and i % step == 0)
+
+
+_EXPERTS = ("sparse", "moe", "hash_moe")
+
+
+def by_mlp_type(build: Build) -> tuple[int, ...]:
+    """Return the expert layers by ``mlp_layer_types``; all but the first where it is absent.
+
+    Source: the config classes of Hy4 and MiMo-V2.
+    """
+    types = build.per_layer("mlp_layer_types")
+    if types is None:
+        build.derive("layer 0 is dense, all others have experts (mlp_layer_types absent)")
+        return build.layers[1:]
+    for index, name in enumerate(types):
+        if name not in ("dense", *_EXPERTS):
+            raise InputError(
+                f"{build.config.at('mlp_layer_types')}[{index}] is {quote(name)}: "
+                f"expected dense or one of {', '.join(_EXPERTS)}"
+            )
+    return tuple(index for index, name in enumerate(types) if name in _EXPERTS)
+
+
+def by_flag_or_type(build: Build) -> tuple[int, ...]:
+    """Return MiMo-V2's expert layers: a flag a layer, or ``mlp_layer_types``."""
+    return by_mlp_type(build) if build.config.get("moe_layer_freq") is None else by_flag(build)
+
+
+def _windowed(build: Build) -> frozenset[int]:
+    """Return the layers with a window, by ``hybrid_layer_pattern`` or ``layer_types``."""
+    flags = build.switches("hybrid_layer_pattern")
+    if flags is not None:
+        return frozenset(index for index, flag in enumerate(flags) if flag)
+    types = build.per_layer("layer_types")
+    if types is None:
+        build.lacks("layer_types")
+        return frozenset()
+    return frozenset(index for index, name in enumerate(types) if name == "sliding_attention")
+
+
+def sliding(build: Build) -> tuple[int, ...]:
+    """Return the layers with a sliding window."""
+    return tuple(sorted(_windowed(build)))
+
+
+def full(build: Build) -> tuple[int, ...]:
+    """Return the layers that attend to everything."""
+    windowed = _windowed(build)
+    return tuple(index for index in build.layers if index not in windowed)
+
+
+def indexed(build: Build) -> tuple[int, ...]:
+    """Return the layers that choose their own top-k (DSA); the others reuse the layer before's.
+
+    Source: sglang 0.5.23, srt/configs/model_config.py:488 (dsa_layer_skips_topk).
+    """
+    config = build.config
+    types = build.per_layer("indexer_types")
+    if types is not None:
+        return tuple(index for index, name in enumerate(types) if name != "shared")
+    every_nth = config.whole("cli_factor", 1, MAX_LAYERS) or 1
+    if every_nth > 1:
+        return tuple(index for index in build.layers if index % every_nth == 0)
+    pattern = config.get("index_topk_pattern")
+    if pattern is not None:
+        letters = config.text("index_topk_pattern") or ""
+        return tuple(i for i in build.layers if letters[i : i + 1] != "S")
+    step = config.whole("index_topk_freq", 1, MAX_LAYERS) or 1
+    offset = config.whole("index_skip_topk_offset", 1, MAX_LAYERS) or 2
+    return tuple(i for i in build.layers if max(i - offset + 1, 0) % step == 0)
+
+
+def indexed_by_four(build: Build) -> tuple[int, ...]:
+    """Return Hy4's layers with an indexer: layers 0, 1, 5, 9, ... where no list says so."""
+    if build.config.get("indexer_types") is not None:
+        return indexed(build)
+    build.derive("an indexer in layer 0 and in every fourth from layer 1 (indexer_types absent)")
+    return tuple(i for i in build.layers if i == 0 or i % 4 == 1)
 
 
 def by_flag(build: Build) -> tuple[int, ...]:
@@ -124,13 +204,33 @@ def without(rule: LayerRule) -> LayerRule:
     return others
 
 
+_LETTERS = {
+    **dict.fromkeys(("mamba", "mamba2", "linear_attention"), "M"),
+    **dict.fromkeys(("attention", "full_attention"), "*"),
+    **dict.fromkeys(("mlp", "dense"), "-"),
+    "moe": "E",
+}
+
+
+def _pattern(build: Build) -> str | None:
+    """Return Nemotron-H's letter of every layer; transformers 5 saves names instead."""
+    pattern = build.config.text("hybrid_override_pattern")
+    if pattern is not None:
+        return pattern
+    for key in ("layers_block_type", "layer_types"):
+        names = build.config.words(key)
+        if names is not None:
+            return "".join(_LETTERS.get(name, "?") for name in names)
+    build.lacks("hybrid_override_pattern")
+    return None
+
+
 def by_pattern(letter: str) -> LayerRule:
     """Return the rule for one letter of Nemotron-H's ``hybrid_override_pattern``."""
 
     def lettered(build: Build) -> tuple[int, ...]:
-        pattern = build.config.text("hybrid_override_pattern")
+        pattern = _pattern(build)
         if pattern is None:
-            build.lacks("hybrid_override_pattern")
             return ()
         if not build.missing and len(pattern) != build.depth:
             raise InputError(
@@ -143,10 +243,6 @@ def by_pattern(letter: str) -> LayerRule:
                     f"{build.config.at('hybrid_override_pattern')}[{position}] is "
                     f"{quote(found)}: expected M, *, - or E"
                 )
-        experts = tuple(index for index, found in enumerate(pattern) if found == "E")
-        unknown = f"layers {layer_ranges(experts)}: experts (no rule for Nemotron-H's E layers)"
-        if experts and unknown not in build.unknown:
-            build.unknown.append(unknown)
         return tuple(index for index, found in enumerate(pattern) if found == letter)
 
     return lettered

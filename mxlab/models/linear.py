@@ -29,6 +29,7 @@ class Linear:
     experts_per_rank: int | None = None
     invalid: str | None = None
     unquantized: str = ""
+    skip_block_check: bool = False  # SGLang builds it so that members need not fit the block
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as the contract's JSON object."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from mxlab.models.attention import heads_per_rank
-from mxlab.models.build import Build
+from mxlab.models.build import Build, layer_ranges
 from mxlab.models.kv_cache import KvCache
-from mxlab.models.layer_sets import LayerRule, every
+from mxlab.models.layer_sets import LayerRule, every, indexed
 from mxlab.models.sharding import divide
 
 _HEADS = "num_attention_heads"
@@ -17,6 +17,8 @@ class Mla:
 
     layers: LayerRule = every
     indexer: bool = False  # the architecture reads index_topk
+    indexed: LayerRule = indexed  # the layers with an indexer of their own
+    gate: bool = False  # a gate as wide as the values multiplies what attention gives
 
     def lay_out(self, build: Build) -> KvCache | None:
         """Add the rows; return the KV cache."""
@@ -64,8 +66,19 @@ class Mla:
             path=at + "o_proj",
             indices=indices,
         )
+        if self.gate:
+            build.add(
+                "linear_gate",
+                lambda: ((divide(_HEADS, heads, build.tp) * value,), hidden),
+                shard="column",
+                sources=("gate_proj",),
+                path=at + "linear_gate",
+                indices=indices,
+            )
         if self.indexer and config.get("index_topk") is not None:
-            _lay_out_indexer(build, at + "indexer.", q_lora, indices)
+            owners = frozenset(self.indexed(build))
+            own = tuple(index for index in indices if index in owners)
+            _lay_out_indexer(build, at + "indexer.", q_lora, own)
         return KvCache(
             kind="MLA",
             head_dim=nope + rope,
@@ -79,17 +92,13 @@ class Mla:
         )
 
 
-#: keys by which a config lets a layer reuse the top-k of the layer before, without an indexer
-_REUSE = ("indexer_types", "cli_factor", "index_topk_pattern", "index_topk_freq", "index_kpool")
-
-
 def _lay_out_indexer(build: Build, at: str, q_lora: int | None, indices: tuple[int, ...]) -> None:
     """Add the indexer of DeepSeek sparse attention (DSA): three replicated linears."""
     heads, dim = build.size("index_n_heads"), build.size("index_head_dim")
-    reuse = [key for key in _REUSE if build.config.get(key) not in (None, 1)]
-    if reuse or q_lora is None:
-        why = f"{build.config.at(reuse[0])} is set" if reuse else "q_lora_rank is null"
-        build.unknown.append(f"all layers: indexer.* ({why}: no rule for which layers have one)")
+    pooled = build.config.get("index_kpool") not in (None, 1)
+    if pooled or q_lora is None:
+        why = "index_kpool is set" if pooled else "q_lora_rank is null"
+        build.unknown.append(f"layers {layer_ranges(indices)}: indexer.* ({why}: no rule for it)")
         return
     for name, width, k in (
         ("wq_b", heads * dim, q_lora),

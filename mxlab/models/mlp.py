@@ -83,7 +83,8 @@ class Experts:
 
     ``shared`` names the shared expert's module, ``shared_width`` the key of its width; without the
     key the width is ``n_shared_experts`` times that of a routed expert. ``shared_gate`` names the
-    one-row linear that weighs the shared expert.
+    one-row linear that weighs the shared expert. ``latent`` is the key of the width in which the
+    experts work where it is not the hidden size.
     """
 
     layers: LayerRule
@@ -95,6 +96,10 @@ class Experts:
     shared_width: str | None = None
     shared_count: str | None = "n_shared_experts"
     shared_gate: str | None = None
+    gated: bool = True
+    latent: str | None = None
+    experts_at: str = "experts"
+    shared_times: bool = False  # shared_width is that of one of n_shared_experts
 
     def lay_out(self, build: Build) -> None:
         """Add the rows."""
@@ -103,7 +108,8 @@ class Experts:
             return
         hidden = build.hidden
         experts, width = build.size(self.count), build.size(self.width)
-        at = f"{build.block}{self.module}."
+        at = f"{build.block}{self.module}." if self.module else build.block
+        inner = (build.optional(self.latent) if self.latent else None) or hidden
         moe_tp = build.tp // build.ep
 
         def per_partition() -> int:
@@ -112,13 +118,13 @@ class Experts:
             return divide(self.width, width, moe_tp)
 
         def w13() -> Shape:
-            return (per_partition(),) * 2, hidden
+            return (per_partition(),) * (2 if self.gated else 1), inner
 
         def w2() -> Shape:
-            return (hidden,), per_partition()
+            return (inner,), per_partition()
 
         for name, shape, shard, source in (
-            ("experts.w13", w13, "column", "experts.gate_up_proj"),
+            ("experts.w13", w13, "column", "experts.gate_up_proj" if self.gated else "up_proj"),
             ("experts.w2", w2, "row", "experts.down_proj"),
         ):
             build.add(
@@ -126,7 +132,7 @@ class Experts:
                 shape,
                 shard=shard,
                 sources=(source,),
-                path=at + "experts",
+                path=at + self.experts_at,
                 indices=indices,
                 kind="moe",
                 experts=experts,
@@ -158,6 +164,8 @@ class Experts:
             return
         if self.shared_width is not None:
             name, total = self.shared_width, build.size(self.shared_width, 0)
+            if self.shared_times and self.shared_count is not None:
+                total *= build.size(self.shared_count, 0)
         elif self.shared_count is None:
             name, total = self.width, width
         else:
@@ -169,16 +177,35 @@ class Experts:
                 build.derive(f"shared expert width = {name} = {count} * {width} = {total}")
         if not total:
             return
+        ups = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
+        fused = "gate_up_proj" if self.gated else "up_proj"
         lay_out_mlp(
             build,
-            (f"{self.shared}.gate_up_proj", f"{self.shared}.down_proj"),
+            (f"{self.shared}.{fused}", f"{self.shared}.down_proj"),
             (name, total),
-            gated=True,
-            up_sources=(f"{self.shared}.gate_proj", f"{self.shared}.up_proj"),
+            gated=self.gated,
+            up_sources=tuple(f"{self.shared}.{up}" for up in ups),
             down_sources=(f"{self.shared}.down_proj",),
             module=f"{self.module}.{self.shared}",
             indices=indices,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentExperts:
+    """The linears into and out of the narrower space in which Nemotron-H's experts may work."""
+
+    layers: LayerRule
+
+    def lay_out(self, build: Build) -> None:
+        """Add the rows; none where ``moe_latent_size`` is absent."""
+        indices = self.layers(build)
+        width = build.optional("moe_latent_size") if indices else None
+        if width is None:
+            return
+        hidden, at = build.hidden, f"{build.block}mixer."
+        for name, n, k in (("fc1_latent_proj", width, hidden), ("fc2_latent_proj", hidden, width)):
+            build.replicated(name, (n,), k, sources=(name,), path=at + name, indices=indices)
 
 
 def lay_out_head(build: Build, path: str, *, tied: bool) -> None:

@@ -110,7 +110,7 @@ _UNQUANTIZED_KINDS = {
 
 
 def _mark_unquantized(family: Family | None, row: Linear) -> Linear:
-    why = _UNQUANTIZED_KINDS.get(row.kind, "")
+    why = row.unquantized or _UNQUANTIZED_KINDS.get(row.kind, "")
     if not why and family and family.unquantized and row.linear.startswith(family.unquantized):
         why = f"SGLang builds this linear of {family.name} without a quantisation config"
     return replace(row, unquantized=why) if why else row
@@ -127,7 +127,8 @@ def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, K
             cache = part.lay_out(build)
             if cache is not None:
                 caches.append(cache)
-        lay_out_head(build, family.head, tied=_tied(config, decoder, family.tied))
+        if family.head is not None:
+            lay_out_head(build, family.head, tied=_tied(config, decoder, family.tied))
     except InputError:
         build.check_complete(family.name)  # a placeholder for a missing key may have been refused
         raise
@@ -182,7 +183,7 @@ def _from_weights(
         found = derived_by_name(model, section, tp, ep)
         return (*found, ()) if found else None
     whole = build if tp == ep == 1 else _derive(family, section, 1, 1)[0]
-    return build, None, compared(model, build, tuple(whole.rows))
+    return build, None, compared(model, family, build, tuple(whole.rows))
 
 
 def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
@@ -208,21 +209,25 @@ def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
     build: Build | None = None
     cache: KvCache | None = None
     notes = model.notes
+    unknown: tuple[str, ...] = ()
     if family is not None:
         try:
             build, cache = _derive(family, section, tp, ep)
         except MissingKeys as error:
-            if not model.stored:
+            if model.stored:
+                notes += (f"{error}: the stored weights are read by their names",)
+                family = None
+            elif not family.often_incomplete:
                 raise
-            notes += (f"{error}: the stored weights are read by their names",)
-            family = None
+            else:
+                unknown = (f"every layer and the output head ({error})",)
     differences: tuple[Difference, ...] = ()
     held = _from_weights(model, section, family, build, tp, ep)
     if held is not None:
         build, by_name, differences = held
         cache = cache or by_name
     if build is None:
-        unknown = _unknown_layers(section, architecture, model_type)
+        unknown = unknown or _unknown_layers(section, architecture, model_type)
         build = Build(config=section, tp=tp, ep=ep, block="", unknown=list(unknown))
     elif family is not None and architecture and architecture not in family.architectures:
         build.notes.append(

@@ -1,6 +1,7 @@
 """Stored weights as the source of shapes: beside a recipe, or in its place."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mxlab.errors import quote
 from mxlab.models.attention import cache_kind, heads_per_rank
@@ -9,9 +10,10 @@ from mxlab.models.by_name import Group, add_group, modules_of, names_of
 from mxlab.models.config import MAX_LAYERS, Section
 from mxlab.models.conventions import HeadCounts, in_tower, kind_of
 from mxlab.models.differences import Difference, compare, names_that_differ
+from mxlab.models.family import Family
 from mxlab.models.kv_cache import KvCache
 from mxlab.models.linear import Linear
-from mxlab.models.model import Model
+from mxlab.models.model import Model, Stored
 
 #: patterns of names that a list shows
 _SHOWN = 40
@@ -36,12 +38,29 @@ def _hidden(model: Model, decoder: Section) -> int | None:
     return next((table.k for table in tables if table.k), None)
 
 
-def compared(model: Model, build: Build, derived: Sequence[Linear]) -> tuple[Difference, ...]:
+def _renamed(stored: Sequence[Stored], family: Family) -> Sequence[Stored]:
+    """Return the weights under the names that the family's rows use."""
+    if not family.aliases:
+        return stored
+    found = []
+    for weight in stored:
+        name = f".{weight.module}."
+        for other, ours in family.aliases:
+            name = name.replace(f"{other}.", f"{ours}.")
+        found.append(replace(weight, module=name[1:-1]))
+    return found
+
+
+def compared(
+    model: Model, family: Family, build: Build, derived: Sequence[Linear]
+) -> tuple[Difference, ...]:
     """Return where stored weights contradict the rows derived at TP 1; mend ``build.rows``."""
     decoder = build.config
-    modules = modules_of(model.stored, _hidden(model, decoder))
+    modules = modules_of(_renamed(model.stored, family), _hidden(model, decoder))
     if model.kind == "index":
-        return tuple(names_that_differ(modules, derived))
+        absent, names = names_that_differ(modules, derived)
+        _note_spare(build, names, "named in the index")
+        return tuple(absent)
     heads = HeadCounts(
         build.optional("num_attention_heads"),
         build.optional("num_key_value_heads") or build.optional("num_attention_heads"),
@@ -51,8 +70,16 @@ def compared(model: Model, build: Build, derived: Sequence[Linear]) -> tuple[Dif
         build.notes.append(
             f"shape not known from the headers, taken from the config: {', '.join(shown)}"
         )
-    found = compare(build, derived, modules, heads, model.partial or bool(modules.nameless))
+    partial = model.partial or bool(modules.nameless)
+    found, groups = compare(build, derived, modules, heads, partial)
+    _note_spare(build, [group.path for group in groups], "stored")
     return tuple(found)
+
+
+def _note_spare(build: Build, patterns: Sequence[str], how: str) -> None:
+    """Say which weights no row is made of: projectors, draft layers, what a recipe leaves out."""
+    if patterns:
+        build.notes.append(f"{how} and not in the recipe: {_listed(patterns)}")
 
 
 def derived_by_name(
