@@ -1,0 +1,176 @@
+"""Launch the prologue kernels: one launch a call, on a GPU or in the interpreter.
+
+Arguments are checked by ``mxlab.attention.prologue``; this module turns them into tensors of bits.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mxlab.attention.arguments import Arguments
+from mxlab.attention.containers import KINDS, is_tensor
+from mxlab.errors import InputError
+from mxlab.kernels.mode import INTERPRETED
+from mxlab.kernels.prologue_kernels import decode_kernel, extend_kernel, verify_kernel
+
+_BITS = {"bf16": torch.int16, "e4m3": torch.uint8, "e8m0": torch.uint8, "byte": torch.uint8}
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Rows of a tile and warps of a program: what was fastest on an H200."""
+
+    rows: int
+    warps: int
+
+
+#: mode -> tiles; decode is for latency, so its tiles are small
+TILES = {"verify": Tiles(16, 4), "extend": Tiles(16, 4), "decode": Tiles(2, 1)}
+
+
+def _bits(x: Any) -> Tensor | None:
+    """Return bfloat16, codes or bytes as a tensor of integers on the same memory."""
+    if x is None:
+        return None
+    if is_tensor(x):
+        kind = _BITS[KINDS[str(x.dtype).removeprefix("torch.")]]
+        return x.detach().view(kind)  # type: ignore[no-any-return]
+    word = np.int16 if x.itemsize == 2 else np.uint8
+    return torch.from_numpy(x.view(word))
+
+
+def _index(x: Any, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """Return indices, flags or factors, contiguous and flat; the same memory where that fits."""
+    if x is None:
+        return None
+    tensor = x.detach() if is_tensor(x) else torch.from_numpy(x)
+    if tensor.dtype == torch.bool and dtype == torch.uint8:
+        tensor = tensor.view(torch.uint8)
+    return tensor.to(device=device, dtype=dtype).contiguous().reshape(-1)
+
+
+def _words(x: Tensor | None, name: str) -> Tensor | None:
+    """Return scale bytes as 32-bit words: one word holds the four bytes of a head."""
+    if x is None:
+        return None
+    if x.data_ptr() % 4:
+        raise InputError(f"{name} starts at address {x.data_ptr():#x}: expected a multiple of 4")
+    return x.view(-1).view(torch.int32)
+
+
+def _dense(x: Tensor | None) -> Tensor | None:
+    """Return weights or gamma contiguous and on 8 bytes, as the kernels read them."""
+    if x is None:
+        return None
+    return x if x.is_contiguous() and x.data_ptr() % 8 == 0 else x.contiguous().clone()
+
+
+def _units(**values: int) -> list[int]:
+    """Return offsets and strides in units of 8 elements."""
+    bad = [f"{name} = {value}" for name, value in values.items() if value % 8]
+    if bad:
+        raise InputError(f"{bad[0]}: the kernels need a multiple of 8 elements")
+    return [value // 8 for value in values.values()]
+
+
+def _like(x: Any, raw: Tensor, kind: str) -> Any:
+    """Return bits as what ``x`` is made of."""
+    types = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e8m0": torch.float8_e8m0fnu}
+    if is_tensor(x):
+        return raw.view(types[kind])
+    return raw.numpy().view(x.dtype) if kind == "bf16" else raw.numpy().view(np.uint8)
+
+
+def run(a: Arguments, tiles: Tiles | None = None) -> tuple[Any, Any, Any, Any]:
+    """Return q, k, v and the Q scales (or None): what ``reference.run`` does, in one launch."""
+    qkvr = _bits(a.qkvr)
+    assert qkvr is not None
+    device = qkvr.device
+    if INTERPRETED is (device.type != "cpu"):
+        how = "interpreted" if INTERPRETED else "compiled"
+        raise InputError(
+            f"qkvr is on {device} and Triton's kernels are {how} here: TRITON_INTERPRET decides"
+        )
+    tokens, hq = a.tokens, a.q_heads
+    byte = torch.uint8 if a.mxfp8_quant else torch.int16
+    q = torch.empty((tokens, a.dq), dtype=byte, device=device)
+    k = torch.empty((tokens, a.dkv), dtype=torch.int16, device=device)
+    v = torch.empty_like(k)
+    scale = torch.empty((tokens, hq), dtype=torch.int32, device=device) if a.mxfp8_quant else None
+    if tokens:
+        _launch(a, qkvr, (q, k, v, scale), tiles or TILES[a.mode])
+    out = _like(a.qkvr, k, "bf16"), _like(a.qkvr, v, "bf16")
+    if scale is None:
+        return _like(a.qkvr, q, "bf16"), *out, None
+    raw = scale.view(torch.uint8).view(tokens, hq, 4)
+    return _like(a.qkvr, q, "e4m3"), *out, _like(a.qkvr, raw, "e8m0")
+
+
+def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> None:
+    device, rows = qkvr.device, tiles.rows
+    k_cache, v_cache = _bits(a.k_cache), _bits(a.v_cache)
+    assert k_cache is not None and v_cache is not None
+    k_buf, v_buf = (_bits(a.k_buf), _bits(a.v_buf)) if a.do_store else (None, None)
+    sf = [
+        _words(_bits(x), n) if a.mxfp8_quant else None for n, x in (("sfk", a.sfk), ("sfv", a.sfv))
+    ]
+    slots = 0 if k_buf is None else len(k_buf)
+    if a.mxfp8_quant:
+        slots = slots // a.page_size * a.page_size
+    units = _units(
+        row_stride=qkvr.stride(0) if a.tokens > 1 else 0,
+        q_off=a.q_off,
+        k_off=a.k_off,
+        v_off=a.v_off,
+        slot_stride=0 if k_buf is None else k_buf.stride(0),
+    )
+    common = (
+        *(qkvr, units[0], a.tokens, *units[1:4], a.q_heads, a.kv_heads, k_cache, v_cache),
+        *(k_cache.stride(0), k_cache.stride(1), _index(a.cache_indices, torch.int32, device)),
+        *(
+            _index(a.cache_mask, torch.uint8, device),
+            *map(_dense, map(_bits, (a.k_weight, a.v_weight))),
+        ),
+        *(*map(_dense, map(_bits, (a.q_gamma, a.k_gamma))), float(a.eps)),
+        *(_index(a.loc, torch.int64, device), slots, k_buf, v_buf, units[4], *sf, a.page_size),
+        *(_index(a.log_scaling_tau, torch.float32, device), *out),
+    )
+    flags: dict[str, Any] = {
+        "ROWS": rows,
+        "TAPS": a.taps,
+        "SILU": a.silu,
+        "RESIDUAL": a.use_residual,
+        "STORE": a.do_store,
+        "MXFP8": a.mxfp8_quant,
+        "TAU": a.log_scaling_tau is not None,
+        "num_warps": tiles.warps,
+    }
+    grid = -(-a.tokens // rows) * (a.q_heads + 2 * a.kv_heads)
+    if a.mode == "verify":
+        k_inter, v_inter = _bits(a.k_inter), _bits(a.v_inter)
+        assert k_inter is not None
+        own: tuple[Any, ...] = (a.draft_token_num, k_inter, v_inter, *k_inter.stride()[:3])
+        verify_kernel[(grid,)](*common, *own, **flags)
+    elif a.mode == "decode":
+        own = (
+            _index(a.track_mask if a.tracks else None, torch.uint8, device),
+            _index(a.track_indices if a.tracks else None, torch.int64, device),
+        )
+        decode_kernel[(grid,)](*common, *own, **flags, TRACK=a.tracks)
+    else:
+        track = (a.track_rows, torch.int64), (a.track_mask, torch.uint8), (a.track_dst, torch.int64)
+        own = (
+            _index(a.has_initial_state, torch.uint8, device),
+            _index(a.cu, torch.int64, device),
+            _index(a.si, torch.int32, device),
+            a.sequences,
+            *(_index(x if a.tracks else None, dtype, device) for x, dtype in track),
+        )
+        first = 1 << (a.taps - 2).bit_length()
+        grid += a.sequences * 2 * a.kv_heads
+        extend_kernel[(grid,)](
+            *common, *own, **flags, FIRST=first, UPDATE=a.do_cache_update, TRACK=a.tracks
+        )
