@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import flashinfer, sglang, sglang_0132848349, torch
+from mxlab.guards import flashinfer, sglang, sglang_0132848349, torch, torchao
 from mxlab.guards.engine import Guard
 from mxlab.guards.releases import AUGUST, is_commit
 from mxlab.guards.sglang_0132848349_sources import ABSENT
@@ -69,6 +69,16 @@ SYSTEMS: tuple[System, ...] = (
         guards=torch.GUARDS,
         functions=torch.FUNCTIONS,
         dense="scaled_mm",
+    ),
+    System(
+        id="torchao",
+        name="torchao",
+        version=torchao.VERSION,
+        source=torchao.SOURCE,
+        server=False,
+        guards=torchao.GUARDS,
+        functions=torchao.FUNCTIONS,
+        dense="MXDynamicActivationMXWeightConfig",
     ),
 )
 
