@@ -13,9 +13,10 @@ from mxlab.weights import Weights, human
 _ORDER = {stage: place for place, stage in enumerate(STAGES)}
 #: families whose vision tower SGLang builds after the decoder (srt/models/qwen2_5_vl.py:743)
 _TOWER_LAST = ("qwen2_5_vl",)
-_DEGRADES = (Status.FALLS_BACK, Status.WARNS, Status.SILENT)
+#: statuses of a model that runs degraded, the worst first
+DEGRADES = (Status.SILENT, Status.FALLS_BACK, Status.WARNS)
 #: what a one-line summary shows first
-_SEVERITY = (Status.STOPS, Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
+_SEVERITY = (Status.STOPS, *DEGRADES, Status.UNKNOWN)
 
 #: stage -> when a server dies in it, and whether the weights have been read by then
 _DIES = {
@@ -199,8 +200,10 @@ class Report:
             and {**asdict(self.experts), "verdicts": [v.to_json() for v in self.moe]},
             "weights": self.weights and self.weights.to_json(),
             "suggestions": list(self.suggestions),
+            "differences": [found.to_json() for found in self.shapes.differences],
             "unknown": list(self.shapes.unknown),
             "derived": list(self.shapes.derived),
+            "notes": list(self.shapes.notes),
         }
 
 
@@ -220,7 +223,7 @@ def conclude(report: Report) -> dict[str, Any]:
         outcome = "stops"
     elif report.shapes.unknown or Status.UNKNOWN in statuses:
         outcome = "unknown"
-    elif statuses & set(_DEGRADES):
+    elif statuses & set(DEGRADES):
         outcome = "runs-degraded"
     else:
         outcome = "runs"

@@ -8,7 +8,6 @@ what it heard as the system would meet it: by stage, then by layer.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from mxlab.diagnosis import LayerReport, Report, conclude, deployment_json
@@ -30,7 +29,15 @@ from mxlab.guards import (
 )
 from mxlab.guards.facts import Quant
 from mxlab.guards.inputs import check_deployment
-from mxlab.models import Linear, Shapes, quantization_config, read_config, shapes, tp_that_load
+from mxlab.models import (
+    Linear,
+    Shapes,
+    Source,
+    quantization_config,
+    read_model,
+    shapes,
+    tp_that_load,
+)
 from mxlab.padding import Padding, padded
 from mxlab.prologue import inkling_cache, prologue
 from mxlab.quantized import Coverage, coverage
@@ -67,9 +74,9 @@ def _experts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts |
     )
 
 
-def _tp_sizes(config: Mapping[str, Any], deployment: Deployment) -> str:
+def _tp_sizes(source: Source, deployment: Deployment) -> str:
     """Name the tensor-parallel sizes up to this one at which every linear of the model divides."""
-    fit = [str(tp) for tp in tp_that_load(config, max(16, deployment.tp))]
+    fit = [str(tp) for tp in tp_that_load(source, max(16, deployment.tp))]
     return f"--tp-size that divides: {', '.join(fit[-8:])}" if fit else "no TP size divides"
 
 
@@ -114,7 +121,7 @@ class Examiner:
     ``prologue`` asks the fused attention prologue's checks of a model that does not run it.
     """
 
-    config: Mapping[str, Any]
+    source: Source
     prologue: bool = False
     _shapes: dict[tuple[int, int], Shapes] = field(default_factory=dict)
     _covered: dict[tuple[Any, ...], tuple[Coverage, ...]] = field(default_factory=dict)
@@ -122,7 +129,7 @@ class Examiner:
     def shapes(self, tp: int, ep: int) -> Shapes:
         """Return the linears of one rank."""
         if (tp, ep) not in self._shapes:
-            self._shapes[tp, ep] = shapes(self.config, tp=tp, ep=ep)
+            self._shapes[tp, ep] = shapes(self.source, tp=tp, ep=ep)
         return self._shapes[tp, ep]
 
     def weights(self, tp: int, ep: int) -> Weights | None:
@@ -206,7 +213,7 @@ class Examiner:
         fix = ""
         for row, cover in zip(rows, covered, strict=True):
             if row.invalid is not None:
-                fix = fix or _tp_sizes(self.config, deployment)
+                fix = fix or _tp_sizes(self.source, deployment)
                 verdicts: tuple[Verdict, ...] = (_invalid(row, deployment, fix),)
             elif row.kind == "moe":
                 if experts and not moe:
@@ -231,13 +238,13 @@ class Examiner:
         return tuple(layers), experts, moe
 
 
-def evaluate(config: Mapping[str, Any], deployment: Deployment) -> Report:
+def evaluate(config: Source, deployment: Deployment) -> Report:
     """Ask every guard about one model on one deployment; no suggestions."""
     return Examiner(config).evaluate(deployment)
 
 
 def doctor(
-    config: str | Path | Mapping[str, Any],
+    config: Source,
     deployment: Deployment,
     *,
     suggest: bool = True,
@@ -245,8 +252,9 @@ def doctor(
 ) -> Report:
     """Say whether a model runs on a deployment, and if not, what stops it first and when.
 
-    ``config`` is a path to a Hugging Face config.json (or its folder), a shipped model's name, or
-    the parsed object. ``suggest`` searches for changes under which a model that stops would run.
+    ``config`` is what ``mxlab.models.read_model`` takes: a config.json, a folder, headers, the name
+    of a shipped model, the parsed config or a live module. ``suggest`` searches for changes under
+    which a model that stops would run.
     ``prologue`` asks the checks of the fused attention prologue even of a model that SGLang does
     not run it for. Raises InputError for a config or a flag that cannot be used.
 
@@ -256,7 +264,7 @@ def doctor(
     'runs'
     """
     check_deployment(deployment)
-    examiner = Examiner(read_config(config), prologue)
+    examiner = Examiner(read_model(config), prologue)
     report = examiner.evaluate(deployment)
     report = replace(report, weights=examiner.weights(deployment.tp, deployment.ep))
     if not suggest or report.outcome != "stops":

@@ -93,6 +93,7 @@ def _run(argv: Sequence[str]) -> Result:
             f"unknown verb {verb[:80]!r}: expected one of {', '.join(VERBS)}{nearest(verb, VERBS)}"
         )
     args = _parser(verb).parse_args(list(argv[1:]))
+    args.argv = list(argv[1:])  # a report says which command made it
     result: Result = import_module(f"mxlab.cli.{verb}").run(args)
     if args.json:
         data = {"schema": 1, "verb": verb, **result.data}

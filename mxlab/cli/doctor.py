@@ -1,35 +1,57 @@
 """``mxlab doctor``: a model on a deployment, the first stop on top."""
 
 import argparse
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from mxlab.cli.result import Result, table
-from mxlab.doctor import LayerReport, Report, doctor
+from mxlab.cli.model_input import CONFIG, add_linear_argument, model_source
+from mxlab.cli.result import Result
+from mxlab.diagnosis import Report
+from mxlab.doctor import doctor
 from mxlab.errors import InputError, choose, quote
-from mxlab.guards import GUARDS, STAGES, Deployment, Status, Verdict
+from mxlab.guards import Deployment
+from mxlab.guards.inputs import check_deployment
 from mxlab.guards.values import PACKAGES
 from mxlab.hardware import gpu
+from mxlab.models import Source, read_model
 
 EXAMPLES = """examples:
   mxlab doctor Llama-3.1-8B --gpu h200 --tp 8 --quantization mxfp8 --fp8-gemm-backend deep_gemm
   mxlab doctor path/to/config.json --gpu b200 --kv-cache-dtype mxfp8 --page-size 128
   mxlab doctor Qwen3-30B-A3B --gpu rtx5090 --tp 2 --quantization mxfp8 --without flashinfer
+  mxlab doctor --linear down_proj 8192 29568 --gpu b200 --tp 8 --quantization mxfp8
+  mxlab doctor folder/of/configs --quantization mxfp8 --sweep tp=1,2,4,8 gpu=h200,b200 backend=all
+  mxlab doctor config.json --gpu b200 --tp 8 --output report.html   (.csv, .json, .xml: JUnit)
 
-Flags keep SGLang's names. Exit code 1 when something stops."""
+Flags keep SGLang's names. --sweep takes tp, ep, gpu, backend, moe, a2a, kv, page, attention,
+quantization, dtype, toolkit and system. Exit code 1 when something stops; of a sweep, when there is
+a model that no cell runs."""
 
-_ERRORS = {guard.id: guard.error for guard in GUARDS}
-_WORDS = {
-    "stops": "STOPS",
-    "runs": "RUNS",
-    "runs-degraded": "RUNS, DEGRADED",
-    "unknown": "UNKNOWN",
+FORMATS = {
+    "table": "text",
+    "json": "JSON (schema 1)",
+    "csv": "a row for each verdict, or each cell of a sweep",
+    "html": "one file that needs nothing else, to attach to an issue",
+    "junit": "JUnit XML for a CI system",
 }
+_SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".html": "html", ".xml": "junit"}
+_MAX_CONFIGS = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``mxlab doctor``; the flags keep SGLang's names and defaults."""
     default = Deployment()
-    parser.add_argument("config", metavar="CONFIG", help="config.json, its folder, or a model name")
+    parser.add_argument(
+        "config",
+        nargs="*",
+        metavar="CONFIG",
+        help=f"{CONFIG}; several, or a folder of config files, are answered one by one",
+    )
+    add_linear_argument(parser)
     parser.add_argument(
         "--gpu", default=default.gpu, help="h100, b200, rtx5090, mi355x, ... (default: %(default)s)"
     )
@@ -63,6 +85,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="an environment variable"
     )
+    parser.add_argument(
+        "--prologue",
+        action="store_true",
+        help="ask the fused attention prologue's checks even where SGLang does not run it",
+    )
+    parser.add_argument(
+        "--sweep",
+        nargs="+",
+        default=[],
+        metavar="AXIS=VALUES",
+        help="a grid: tp=1,2,4 gpu=h100,b200 backend=all",
+    )
+    parser.add_argument(
+        "--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default: by --output, or table)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write there, whole or not at all")
 
 
 def _environment(pairs: Iterable[str]) -> dict[str, str]:
@@ -101,131 +139,183 @@ def deployment_of(args: argparse.Namespace) -> Deployment:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model as it is called in the answer, and what it was read into."""
+
+    name: str
+    source: Source
+
+
+def _files(given: str) -> list[str]:
+    """Return the config files of a folder that is not a model itself; else what was given."""
+    try:
+        folder = Path(given)
+        if not given.strip() or not folder.is_dir() or (folder / "config.json").exists():
+            return [given]
+        if any(folder.glob("*.safetensors*")):
+            return [given]
+        found = sorted(str(path) for path in folder.glob("*.json"))
+    except (OSError, ValueError):  # a name that no file system takes: the reader says so
+        return [given]
+    return found or [given]
+
+
+def _models(args: argparse.Namespace, configs: Sequence[str]) -> list[_Model]:
+    """Return the models asked about, read; raise InputError naming the one that cannot be."""
+    if args.linear or not configs:
+        source = model_source(configs[0] if configs else None, args.linear)
+        return [_Model("linears as given", read_model(source))]
+    files = [file for given in configs for file in _files(given)]
+    if len(files) > _MAX_CONFIGS:
+        raise InputError(f"{len(files)} configs were given: expected at most {_MAX_CONFIGS}")
+    names = [_short(file) for file in files]
+    if len(files) == 1 or len(set(names)) < len(files):
+        names = files
+    models = []
+    for name, file in zip(names, files, strict=True):
+        with _about(name if len(files) > 1 else ""):
+            models.append(_Model(name, read_model(file)))
+    return models
+
+
+def _short(file: str) -> str:
+    """Return what a person calls a model: its folder's name for a config.json, else the file's."""
+    path = Path(file)
+    if path.name == "config.json":
+        return path.parent.name or file
+    return path.stem if path.suffix == ".json" else file
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Say of bad input which of several models it is about; nothing for the only one."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{quote(name)}: {error}" if name else str(error)) from None
+
+
+def _format(args: argparse.Namespace) -> str:
+    """Return the format asked for; that of the file's suffix where none is named."""
+    if args.json and args.format not in (None, "json"):
+        raise InputError(f"--json and --format {quote(args.format)}: expected one of them")
+    if args.json:
+        return "json"
+    if args.format is not None:
+        return args.format if choose("format", args.format, FORMATS) else ""
+    if args.output is None:
+        return "table"
+    suffix = Path(args.output).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise InputError(
+            f"--output {quote(args.output)} says no format: expected {', '.join(_SUFFIXES)}, "
+            "or --format"
+        )
+    return _SUFFIXES[suffix]
+
+
 def run(args: argparse.Namespace) -> Result:
     """Run the verb."""
-    report = doctor(args.config, deployment_of(args))
-    data = {"config": args.config, **report.to_json()}
-    return Result(data, render(args.config, report), int(report.outcome == "stops"))
-
-
-def render(name: str, report: Report) -> str:
-    """Return the report as text: the first stop, the layers, the cache, what would run."""
-    parts = [_head(name, report), _stop(report), _layers(report), _around(report)]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _head(name: str, report: Report) -> str:
-    d, s = report.deployment, report.shapes
-    machine = gpu(d.gpu)
-    version = report.server[0].version
-    flags = [
-        f"--{field.replace('_', '-')} {getattr(d, field)}"
-        for field in (
-            "quantization",
-            "fp8_gemm_backend",
-            "moe_runner_backend",
-            "kv_cache_dtype",
-            "page_size",
-            "attention_backend",
-            "dtype",
-        )
-        if getattr(d, field) not in (None, "auto")
-    ]
-    ep = f", EP {d.ep}" if d.ep > 1 else ""
-    return (
-        f"{name}: {s.family or 'no recipe'} ({s.architecture or s.model_type or 'unnamed'})\n"
-        f"on {machine.label} ({machine.arch}), TP {d.tp}{ep}, SGLang {version}"
-        f"{' ' + ' '.join(flags) if flags else ''}\n"
-        f"packages: {', '.join(sorted(d.packages)) or 'none'}"
-    )
-
-
-def _stop(report: Report) -> str:
-    word = _WORDS[report.outcome]
-    if report.first_stop is None:
-        return word + (
-            ": no guard stops it, but something is replaced, slower or silent; see below"
-            if report.outcome == "runs-degraded"
-            else ": not everything is known; see below"
-            if report.outcome == "unknown"
-            else ": no guard stops it"
-        )
-    where, stop = report.first_stop
-    at = "" if where == "server" else f" at {where}"
-    lines = [f"{word}{at} in {stop.stage} ({STAGES[stop.stage]}): {stop.guard}"]
-    if stop.message:
-        lines.append(f"  {_ERRORS.get(stop.guard, '')}: {stop.message}")
-    lines.append(f"  because  {stop.because}")
-    lines += [f"  fix      {fix}" for fix in stop.fixes]
-    return "\n".join(lines)
-
-
-def _verdict(verdict: Verdict) -> str:
-    """Return status and guard; an id that begins with its status says it once."""
-    status = verdict.status.value
-    same = verdict.guard.startswith(f"{status}-")
-    return verdict.guard if same else f"{status} {verdict.guard}"
-
-
-def _row(layer: LayerReport) -> list[object]:
-    row, cover, worst = layer.linear, layer.coverage, layer.worst
-    count = f"{cover.layers}/{row.layers}" if 0 < cover.layers < row.layers else row.layers
-    if worst is not None:
-        more = sum(v.status is Status.STOPS for v in layer.verdicts) - (
-            worst.status is Status.STOPS
-        )
-        tail = f" (and {more} more)" if more else ""
-        verdict, because = _verdict(worst), worst.because + tail
-    elif cover.layers == 0:
-        verdict, because = "16 bit", cover.why_not
+    form = _format(args)
+    axes = [text for text in args.sweep if "=" in text]
+    configs = [*args.config, *(text for text in args.sweep if "=" not in text)]
+    models, base = _models(args, configs), deployment_of(args)
+    if args.sweep:
+        if not axes:
+            raise InputError("--sweep has no axis: expected AXIS=VALUES, such as tp=1,2,4")
+        answer = _sweep(models, base, axes, form, args)
     else:
-        passed = [v.because for v in layer.verdicts if v.status is Status.PASSES]
-        verdict = "passes" if passed else "no guard"
-        reasons = passed or [v.because for v in layer.verdicts] or ["no guard looks at it"]
-        because = next((text for text in reversed(reasons) if "%" in text), reasons[-1])
-    return [row.linear, count, row.n, row.k, verdict, because]
+        answer = _reports(models, base, form, args)
+    if args.output is None:
+        args.json = form == "json"  # the command line prints the JSON itself
+        return answer
+    from mxlab.report.common import write_whole
+
+    text = answer.text
+    if form == "json":
+        text = json.dumps({"schema": 1, "verb": "doctor", **answer.data}, indent=2, allow_nan=False)
+    write_whole(args.output, text + "\n")
+    args.json = False
+    wrote = f"wrote {quote(args.output)} ({FORMATS[form]})"
+    return Result(answer.data, f"{wrote}\n{answer.summary}", answer.exit_code)
 
 
-def _layers(report: Report) -> str:
-    if not report.layers:
-        return ""
-    header = ["layer", "layers", "N", "K", "verdict", "because"]
-    return table(header, [_row(layer) for layer in report.layers], right="layers N K")
+@dataclass(frozen=True, slots=True)
+class _Answer(Result):
+    """A result that also has one line for a person who reads the file later."""
+
+    summary: str = ""
 
 
-def _listing(title: str, lines: Iterable[str]) -> str:
-    rows = [f"  {line}" for line in lines]
-    return "\n".join([title, *rows]) if rows else ""
+def _reports(
+    models: Sequence[_Model], base: Deployment, form: str, args: argparse.Namespace
+) -> _Answer:
+    several = len(models) > 1
+    suggest = form != "csv"  # a spreadsheet of verdicts has no place for them
+    reports: list[tuple[str, Report]] = []
+    for model in models:
+        with _about(model.name if several else ""):
+            report = doctor(model.source, base, suggest=suggest, prologue=args.prologue)
+        reports.append((model.name, report))
+    listed = [{"config": name, **report.to_json()} for name, report in reports]
+    data: Mapping[str, Any] = {"reports": listed} if several else listed[0]
+    code = int(any(report.outcome == "stops" for _, report in reports))
+    from mxlab.report import text as words
+    from mxlab.report.common import clean
+
+    summary = "\n".join(f"{name}: {words.headline(report)}" for name, report in reports)
+    if form == "csv":
+        from mxlab.report.sheet import reports_csv
+
+        text = reports_csv(reports)
+    elif form == "html":
+        from mxlab.report.html_page import reports_html
+
+        text = reports_html(reports, _provenance(args))
+    elif form == "junit":
+        from mxlab.report.junit import reports_junit
+
+        text = reports_junit(reports, _provenance(args))
+    elif form == "table":
+        text = "\n\n\n".join(words.render(name, report) for name, report in reports)
+    else:
+        text = ""
+    return _Answer(data, text, code, clean(summary))
 
 
-def _said(verdicts: Iterable[Verdict], skip: Verdict | None) -> list[str]:
-    """Return a line for each verdict that is neither a pass nor unreached nor already on top."""
-    quiet = (Status.PASSES, Status.NOT_REACHED)
-    return [
-        f"{_verdict(v)} ({v.stage}): {v.message or v.because}"
-        + (f" [{v.because}]" if v.message else "")
-        for v in verdicts
-        if v.status not in quiet and v is not skip
-    ]
+def _sweep(
+    models: Sequence[_Model],
+    base: Deployment,
+    texts: Sequence[str],
+    form: str,
+    args: argparse.Namespace,
+) -> _Answer:
+    from mxlab.report import grid as grids
+    from mxlab.sweep import parse_axes, sweep
+
+    axes = parse_axes(texts)
+    check_deployment(base)
+    grid = sweep({model.name: model.source for model in models}, base, axes)
+    data = grid.to_json()
+    if form == "csv":
+        from mxlab.report.sheet import grid_csv
+
+        text = grid_csv(grid)
+    elif form == "html":
+        from mxlab.report.html_page import grid_html
+
+        text = grid_html(grid, _provenance(args))
+    elif form == "junit":
+        from mxlab.report.junit import grid_junit
+
+        text = grid_junit(grid, _provenance(args))
+    else:
+        text = grids.render_grid(grid) if form == "table" else ""
+    return _Answer(data, text, int(bool(grid.hopeless())), grids.counts_line(grid))
 
 
-def _around(report: Report) -> str:
-    first = report.first_stop[1] if report.first_stop else None
-    kv = report.shapes.kv
-    sizes = ""
-    if kv:
-        sizes = f"{kv.kind}, head_dim {kv.head_dim}"
-        sizes += f", v_head_dim {kv.v_head_dim}" if kv.v_head_dim != kv.head_dim else ""
-        heads = kv.kv_heads_per_rank
-        sizes += f", KV heads a rank: {'cannot be split' if heads is None else heads}"
-    cache = _said(report.kv_cache, first) or ["no guard speaks"]
-    changes = [f"{', '.join(row['changes'])}: {row['outcome']}" for row in report.suggestions]
-    parts = [
-        _listing("also, at start", _said(report.server, first)),
-        _listing(f"KV cache: {sizes}", cache) if kv else "",
-        _listing("it would run with (each tried)", changes),
-        _listing("unknown", report.shapes.unknown),
-        _listing("derived, not read", report.shapes.derived),
-        _listing("notes", report.shapes.notes),
-    ]
-    return "\n\n".join(part for part in parts if part)
+def _provenance(args: argparse.Namespace) -> Any:
+    from mxlab.report.common import Provenance
+
+    return Provenance(argv=["doctor", *args.argv])

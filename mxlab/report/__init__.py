@@ -1,0 +1,1 @@
+"""What the doctor found, written for a person, a spreadsheet, a browser or a CI system."""
