@@ -25,6 +25,7 @@ class Tiles:
 
     rows: int
     warps: int
+    registers: int = 0  # the most that a thread may use; 0 leaves it to the compiler
 
 
 #: mode -> tiles; decode is for latency, so its tiles are small
@@ -148,6 +149,8 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
         "TAU": a.log_scaling_tau is not None,
         "num_warps": tiles.warps,
     }
+    if tiles.registers and not INTERPRETED:
+        flags["maxnreg"] = tiles.registers
     grid = -(-a.tokens // rows) * (a.q_heads + 2 * a.kv_heads)
     if a.mode == "verify":
         k_inter, v_inter = _bits(a.k_inter), _bits(a.v_inter)

@@ -64,7 +64,7 @@ def verify_kernel(  # type: ignore[no-untyped-def]
                 _head_of(qkvr, k_off8, row8, head, t), row8, t, p, keep,
                 k_cache + (history + head * 128)[:, None] + lane, cs1, gate, kw, head,
                 k_inter + (window + head * 128)[:, None] + lane, is2, keep & live,
-                TAPS, SILU, RESIDUAL, True, True, False,
+                ROWS, TAPS, SILU, RESIDUAL, True, True, False,
             )  # fmt: skip
             _finish(
                 y, head, t, keep, kg, eps, k_out, loc, slots, keep, k_buf, buf8, sfk, hkv, page,
@@ -76,7 +76,7 @@ def verify_kernel(  # type: ignore[no-untyped-def]
                 _head_of(qkvr, v_off8, row8, head, t), row8, t, p, keep,
                 v_cache + (history + head * 128)[:, None] + lane, cs1, gate, vw, head,
                 v_inter + (window + head * 128)[:, None] + lane, is2, keep & live,
-                TAPS, SILU, RESIDUAL, True, True, False,
+                ROWS, TAPS, SILU, RESIDUAL, True, True, False,
             )  # fmt: skip
             _finish(
                 y, head, t, keep, kg, eps, v_out, loc, slots, keep, v_buf, buf8, sfv, hkv, page,
@@ -100,7 +100,7 @@ def _decode_kv(  # type: ignore[no-untyped-def]
     save = keep & live
     y = kv_rows(
         x, row8, t, p, keep, past, cs1, gate, weight, head, past, cs1, save,
-        TAPS, SILU, RESIDUAL, True, True, True,
+        ROWS, TAPS, SILU, RESIDUAL, True, True, True,
     )  # fmt: skip
     _finish(
         y, head, t, keep, gamma, eps, out, loc, slots, live, buf, buf8, sf, heads, page,
@@ -175,7 +175,7 @@ def _begin(  # type: ignore[no-untyped-def]
     past = cache + (tl.where(live, at, 0) * cs0)[:, None] + lane
     y = kv_rows(
         _head_of(qkvr, off8, row8, head, t), row8, t, p, keep, past, cs1, gate, weight, head,
-        None, 0, keep, TAPS, SILU, RESIDUAL, True, False, False,
+        None, 0, keep, FIRST, TAPS, SILU, RESIDUAL, True, False, False,
     )  # fmt: skip
     _finish(
         y, head, t, keep, gamma, eps, out, loc, slots, keep, buf, buf8, sf, heads, page,
@@ -214,7 +214,7 @@ def _later(  # type: ignore[no-untyped-def]
     """Tokens that no longer see the history: the loads wait for no index, only the stores do."""
     y = kv_rows(
         _head_of(qkvr, off8, row8, head, t), row8, t, t, keep, None, 0, None, weight, head,
-        None, 0, keep, TAPS, SILU, RESIDUAL, False, False, False,
+        None, 0, keep, ROWS, TAPS, SILU, RESIDUAL, False, False, False,
     )  # fmt: skip
     s = tl.load(si + t, mask=keep, other=0)
     keep = keep & (t - tl.load(cu + s, mask=keep, other=0) >= TAPS - 1)

@@ -27,8 +27,9 @@ def _sum_pairs(x, ROWS: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyp
     pairs = tl.reshape(x, (ROWS, N // 2, 2))
     if HARDWARE:
         return tl.reduce(pairs, 2, add)
-    a, b = tl.split(pairs)
-    return a + b
+    else:
+        a, b = tl.split(pairs)
+        return a + b
 
 
 @jit
@@ -48,12 +49,12 @@ def _amax(x, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     """[ROWS, 128] of magnitudes to [ROWS, 4], NaN passed over."""
     if HARDWARE:
         return tl.reduce(tl.reshape(x, (ROWS, 4, 32)), 2, _most)
-    x = tl.where(x != x, 0.0, x)
-    for n in tl.static_range(5):
-        pairs = tl.reshape(x, (ROWS, 128 >> (n + 1), 2))
-        a, b = tl.split(pairs)
-        x = tl.maximum(a, b)
-    return x
+    else:
+        x = tl.where(x != x, 0.0, x)
+        for n in tl.static_range(5):
+            a, b = tl.split(tl.reshape(x, (ROWS, 128 >> (n + 1), 2)))
+            x = tl.maximum(a, b)
+        return x
 
 
 @jit
@@ -62,9 +63,10 @@ def _word(byte, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     part = byte << (8 * tl.arange(0, 4))[None, :]
     if HARDWARE:
         return tl.reduce(part, 1, _or)
-    a, b = tl.split(tl.reshape(part, (ROWS, 2, 2)))
-    a, b = tl.split(a + b)
-    return a + b
+    else:
+        a, b = tl.split(tl.reshape(part, (ROWS, 2, 2)))
+        a, b = tl.split(a + b)
+        return a + b
 
 
 @jit
@@ -80,7 +82,8 @@ def _nan_to_least(x):  # type: ignore[no-untyped-def]
     """NaN becomes -448: the real kernel's clamp takes the larger of it and -448 first."""
     if HARDWARE:
         return tl.maximum(x, -448.0)
-    return tl.where(x != x, -448.0, x)
+    else:
+        return tl.where(x != x, -448.0, x)
 
 
 @jit
@@ -144,19 +147,22 @@ def q_rows(  # type: ignore[no-untyped-def]
 
 
 @jit
-def tap_weight(weight, packed, channel, TAP: tl.constexpr, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Weight of one tap for 128 channels, float32; four taps are one 64-bit word a channel."""
+def packed_weights(weight, channel, ROWS: tl.constexpr, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """All four taps of 128 channels, int64 [ROWS, 128] of equal rows; else the channels."""
     if TAPS == 4:
-        return (((packed >> (16 * TAP)).to(tl.int32)) << 16).to(tl.float32, bitcast=True)
-    return bf16_to_f32(tl.load(weight + channel * TAPS + TAP))
+        packed = tl.load(weight.to(tl.pointer_type(tl.int64), bitcast=True) + channel)
+        return tl.broadcast_to(packed[None, :], (ROWS, 128))
+    else:
+        return channel
 
 
 @jit
-def packed_weights(weight, channel, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """All four taps of 128 channels, int64 [128]; nothing for another number of taps."""
+def tap_weight(weight, packed, TAP: tl.constexpr, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Weight of one tap, float32 [ROWS or 1, 128]; four taps are one 64-bit word a channel."""
     if TAPS == 4:
-        return tl.load(weight.to(tl.pointer_type(tl.int64), bitcast=True) + channel)
-    return channel
+        return (((packed >> (16 * TAP)).to(tl.int32)) << 16).to(tl.float32, bitcast=True)
+    else:
+        return bf16_to_f32(tl.load(weight + packed * TAPS + TAP))[None, :]
 
 
 @jit
@@ -187,13 +193,14 @@ def raw_tap(  # type: ignore[no-untyped-def]
             past = tl.load(cache + ((p + TAP) * cs1)[:, None], mask=(keep & old)[:, None], other=0)
             word = tl.where(old[:, None], past, word)
         return word, old
-    return tl.load(x - back * row8 * 8, mask=(keep & (t >= back))[:, None], other=0), keep
+    else:
+        return tl.load(x - back * row8 * 8, mask=(keep & (t >= back))[:, None], other=0), keep
 
 
 @jit
 def kv_rows(  # type: ignore[no-untyped-def]
     x, row8, t, p, keep, cache, cs1, gate, weight, head, inter, is1, save,
-    TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
+    ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
     HISTORY: tl.constexpr, WINDOWS: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """Return bf(y) of one head of K or V, int16 bits [ROWS, 128].
@@ -202,7 +209,7 @@ def kv_rows(  # type: ignore[no-untyped-def]
     in place, and history that does not count becomes +0: a thread writes a row that it has read.
     """
     channel = head * 128 + tl.arange(0, 128)
-    packed = packed_weights(weight, channel, TAPS)
+    packed = packed_weights(weight, channel, ROWS, TAPS)
     a = 0.0  # a sum from +0: of zeros it is +0
     for i in tl.static_range(TAPS):
         word, old = raw_tap(x, row8, t, p, keep, cache, cs1, i, TAPS, HISTORY)
@@ -213,6 +220,6 @@ def kv_rows(  # type: ignore[no-untyped-def]
             if SHIFT and i < TAPS - 1:
                 word = tl.where((gate > 0)[:, None], word, 0)
             tl.store(inter + (i - 1) * is1, word, mask=save[:, None])
-        w = tap_weight(weight, packed, channel, i, TAPS)[None, :]
+        w = tap_weight(weight, packed, i, TAPS)
         a = value * w + a
     return activated(a, value, SILU, RESIDUAL)
