@@ -26,20 +26,21 @@ CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("n", (96, 520, 516, 640, 544, 32, 24, 576, 513, 0)),
     ("m", (1, 6, 130, 257, 100, 33, 0)),
     ("a_dtype", ("bfloat16", "float8_e5m2", "float32", "uint8", "float16")),
-    ("b_dtype", ("uint8", "float8_e5m2", "bfloat16")),
+    ("b_dtype", ("uint8", "float8_e5m2", "bfloat16", "int8")),
     ("out_dtype", ("float16", "float32", "float8_e4m3fn")),
     ("scale_dtype", ("float8_e8m0fnu", "uint8", "int32", "float32")),
     ("scale_layout", ("linear", "tile_8x4", "tile_128x4", "deepgemm_packed", "amd_32x8")),
-    ("declared_layout", ("tile_128x4", "linear", "tile_8x4")),
-    ("a_layout", ("column",)),
+    ("declared_layout", ("tile_128x4", "linear", "tile_8x4", "deepgemm_packed")),
+    ("a_layout", ("column", "none")),
     ("b_layout", ("row",)),
     ("batch", (3,)),
     ("groups", ((100, 156), (127, 129), (129, 127), (0, 256), (128, 128))),
     ("b_shuffled", (True, False)),
-    ("recipe", ((1, 1, 32), (1, 128, 128), (1, 1, 64), (32, 32, 32))),
+    ("recipe", ((1, 128, 128), (1, 1, 64), (1, 32, 32), ())),
     ("a_scale_shape", ((16,), (256, 32), (1, 2, 3))),
     ("b_scale_shape", ((16,), (32, 512), (1, 2, 3))),
     ("scale_contiguous", (False,)),
+    ("scales_pow2", (False, True)),
     ("bias", (True,)),
     ("training", (True,)),
 )
@@ -51,6 +52,9 @@ PLAIN: dict[str, dict[str, Any]] = {
     "mxfp8_grouped_quantize": {"a_dtype": "bfloat16", "batch": 4},
     "mxfp8_dequantize_host": {"a_dtype": "uint8"},
 }
+
+#: third changes that a pair of others may need
+FIXED = (("call", "b_dtype", "int8"), ("call", "scale_dtype", "float32"))
 
 
 def _changes(asked: System, function: str) -> list[tuple[str, str, Any]]:
@@ -74,15 +78,14 @@ def _made(
 
 
 def _candidates(asked: System) -> Iterator[tuple[Deployment, CallFacts]]:
-    """Yield calls, the plainest first: no change, one, two, then two on every other backend."""
+    """Yield calls, the plainest first: no change, one, two, then two beside a fixed third."""
     for count in range(3):
         for function in asked.functions:
             for changes in combinations(_changes(asked, function), count):
                 if len({change[:2] for change in changes}) == count:
                     yield _made(asked, function, changes)
     for function, backends in asked.functions.items():
-        for backend in backends:
-            fixed = ("call", "backend", backend)
+        for fixed in (*(("call", "backend", name) for name in backends), *FIXED):
             for changes in combinations(_changes(asked, function), 2):
                 if len({fixed[:2], *(change[:2] for change in changes)}) == 3:
                     yield _made(asked, function, (fixed, *changes))

@@ -160,6 +160,9 @@ class KvCacheFacts:
     v_head_dim: int
     kv_heads: int
     mla: bool = False
+    size: int | None = None  # token slots of the pool; None: whole pages
+    swa_head_dim: int | None = None  # of the second pool, of sliding-window layers
+    swa_v_head_dim: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,31 @@ class PrologueFacts:
     sfv_shape: tuple[int, ...] | None = None
     sfk_contiguous: bool = True
     sfv_contiguous: bool = True
+    # what the CUDA host code looks at besides; None: as it should be
+    tokens: int = 1
+    batch: int = 1
+    q_num: int = 1  # of verify: draft tokens a request
+    row_stride: int | None = None  # of qkvr, in elements
+    last_stride: int = 1
+    offsets: tuple[int, ...] = (0, 0, 0)  # of q, k, v in a row of qkvr, in elements
+    k_stride: int | None = None  # of a slot of the K buffer, in elements
+    v_stride: int | None = None
+    conv_last_stride: int = 1
+    inter_strides_equal: bool = True
+    conv_strides_equal: bool = True
+    si_size: int | None = None
+    cu_size: int | None = None
+    seq_size: int | None = None
+    track_rows: int | None = None  # of extend with a track mask; None: no mask
+    do_store: bool = True
+    q_out_dtype: str | None = None
+    kv_dtype: str = "float8_e4m3fn"
+    sf_dtype: str = "uint8"  # as they are passed: views of the pool's
+    q_out_contiguous: bool = True
+    sfq_contiguous: bool = True
+    tau_dtype: str | None = None  # None: no log_tau
+    tau_contiguous: bool = True
+    tau_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +236,9 @@ class CallFacts:
     a_scale_shape: tuple[int, ...] | None = None
     b_scale_shape: tuple[int, ...] | None = None
     b_shuffled: bool | None = None  # rows permuted for TRT-LLM's kernels
-    recipe: tuple[int, ...] | None = None  # DeepGEMM: rows of A, rows of B, K of one scale
+    #: DeepGEMM: rows of A, rows of B and K of one scale; () is the argument left out
+    recipe: tuple[int, ...] | None = None
+    scales_pow2: bool | None = None  # every float32 scale is a power of two
     scale_contiguous: bool = True
     bias: bool = False
     training: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import flashinfer, sglang, sglang_0132848349, torch, torchao
+from mxlab.guards import deepgemm, flashinfer, sglang, sglang_0132848349, torch, torchao
 from mxlab.guards.engine import Guard
 from mxlab.guards.releases import AUGUST, is_commit
 from mxlab.guards.sglang_0132848349_sources import ABSENT
@@ -79,6 +79,19 @@ SYSTEMS: tuple[System, ...] = (
         guards=torchao.GUARDS,
         functions=torchao.FUNCTIONS,
         dense="MXDynamicActivationMXWeightConfig",
+    ),
+    *(
+        System(
+            id="deepgemm",
+            name="DeepGEMM",
+            version=release.version,
+            source=release.source,
+            server=False,
+            guards=deepgemm.table(release),
+            functions=deepgemm.FUNCTIONS,
+            dense="fp8_gemm_nt",
+        )
+        for release in deepgemm.RELEASES
     ),
 )
 
