@@ -160,6 +160,8 @@ class KvCacheFacts:
     v_head_dim: int
     kv_heads: int
     mla: bool = False
+    k_scale: float | None = None  # per-tensor scales of the checkpoint; None: it has none
+    v_scale: float | None = None
     size: int | None = None  # token slots of the pool; None: whole pages
     swa_head_dim: int | None = None  # of the second pool, of sliding-window layers
     swa_v_head_dim: int | None = None
