@@ -98,13 +98,13 @@ def misread(call: CallFacts, operands: Mapping[str, int]) -> str:
     ``operands`` maps an operand's name to its rows.
     """
     said, true = declared(call), truth(call)
-    if said == true:
+    if said == true or call.k == 0:
         return ""
     found = []
     for name, rows in operands.items():
         cols = -(-call.k // 32)
-        size = scale_bytes(said, rows, call.k)
-        if rows and cols and scale_bytes(true, rows, call.k) == size and not _same(call, rows):
+        size = scale_bytes(said, rows, call.k) if rows else 0
+        if rows and scale_bytes(true, rows, call.k) == size and not _same(call, rows):
             found.append(f"{name}: {rows} x {cols} scales are {size} bytes in both")
     return "; ".join(found)
 

@@ -16,6 +16,7 @@ DTYPES = (
     *("float64", "float32", "bfloat16", "float16"),
 )
 ORDERS = ("row", "column", "none")
+_MAYBE = ("b_shuffled", "scales_pow2")  # None is not known
 
 _WHY = "SGLang's rules do not apply"
 #: SGLang's part of the facts, for every other system
@@ -69,6 +70,23 @@ def check_call(call: CallFacts, asked: System) -> None:
         shape = getattr(call, name)
         if shape is not None:
             _sizes(f"{call.function}: {name}", shape, _MAX_RANK)
+    if call.recipe is not None:
+        _recipe(call)
+    for name in ("b_shuffled", "scales_pow2", "scale_contiguous", "bias", "training"):
+        value = getattr(call, name)
+        if not (isinstance(value, bool) or (value is None and name in _MAYBE)):
+            raise InputError(f"{call.function}: {name} is {quote(value)}: expected True or False")
+
+
+def _recipe(call: CallFacts) -> None:
+    what = f"{call.function}: recipe"
+    if not isinstance(call.recipe, tuple | list) or len(call.recipe) not in (0, 3):
+        raise InputError(
+            f"{what} is {quote(call.recipe)}: expected rows of A, rows of B and K of one scale, "
+            "such as (1, 1, 32), or () where the argument is left out"
+        )
+    for size in call.recipe:
+        whole_number(what, size, 1, MAX_SIZE)
 
 
 def _sizes(what: str, sizes: object, most: int) -> None:

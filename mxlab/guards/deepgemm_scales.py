@@ -49,8 +49,8 @@ def _dtype(facts: Facts, call: CallFacts) -> Finding:
 
 def _shape(facts: Facts, call: CallFacts) -> Finding:
     used = recipe(facts, call)
-    if used is None or len(used) != 3:
-        return skipped("no recipe of three numbers")
+    if used is None:
+        return skipped("no recipe: dg-recipe")
     word, said = per_word(facts, call), []
     for name, rows, place, batch in operands(call):
         shape = scale_shape(facts, call, name)
@@ -84,8 +84,8 @@ def _known(release: Release, arch: int, dtype: str, rows: int, k: int) -> bool:
 def _transform(release: Release) -> Callable[[Facts, CallFacts], Finding]:
     def check(facts: Facts, call: CallFacts) -> Finding:
         used, dtype, arch = recipe(facts, call), scale_dtype(facts, call), major(facts)
-        if used is None or len(used) != 3:
-            return skipped("no recipe of three numbers")
+        if used is None:
+            return skipped("no recipe: dg-recipe")
         if call.function == DENSE and 12 in release.packed and arch not in release.majors:
             return skipped(f"dg-arch stops {gpu(facts)} before")
         said = f"{dtype} scales, recipe {used}, {gpu(facts)}"
@@ -99,7 +99,7 @@ def _transform(release: Release) -> Callable[[Facts, CallFacts], Finding]:
 def _hopper(release: Release) -> Callable[[Facts, CallFacts], Finding]:
     def check(facts: Facts, call: CallFacts) -> Finding:
         used = recipe(facts, call)
-        if major(facts) != 9 or not release.hopper32 or used is None or len(used) != 3:
+        if major(facts) != 9 or not release.hopper32 or used is None:
             return skipped("a check of SM90")
         n, k = used[1], used[2]
         fits = (n == 32 and k == 32) or (k == 128 and n in (1, 128))
@@ -119,7 +119,10 @@ def _stride(facts: Facts, call: CallFacts) -> Finding:
         return skipped("float32 scales are brought into the layout by DeepGEMM itself")
     name = declared(call, "deepgemm_packed")
     for operand, rows, _, _ in operands(call):
-        wide = scale_shape(facts, call, operand)[-1]
+        shape = scale_shape(facts, call, operand)
+        if len(shape) < 2:
+            return skipped(f"{operand} has {len(shape)} dimensions: dg-scale-shape")
+        wide = shape[-1]
         because = f"{operand} of {rows} rows and {wide} words is {name}"
         if name == "deepgemm_packed" or rows == 0:
             continue
