@@ -5,7 +5,7 @@ srt/models/inkling_common/attn.py (469 for the store, 762 for the prologue itsel
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from mxlab.guards import Facts, PrologueFacts, Verdict, scale_shape
@@ -17,6 +17,7 @@ from mxlab.models.sharding import Indivisible, divide, kv_heads
 
 _HEAD = 128
 _PAGES = 64  # the pool's size decides nothing: any whole number of pages will do
+_SHOWN = ("function", "dq", "dkv", "slots", "page_size", "mxfp8", "sfk_shape", "sfv_shape")
 _FLAG = "SGLANG_OPT_USE_INKLING_FUSED_ATTN_PROLOGUE"
 
 
@@ -30,16 +31,18 @@ class Prologue:
 
     used: bool
     why: str
+    head_dim: int
     facts: PrologueFacts | None
     verdicts: tuple[Verdict, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        facts = asdict(self.facts) if self.facts else {}
+        handed = {name: getattr(self.facts, name) for name in _SHOWN} if self.facts else {}
         return {
             "used": self.used,
             "why": self.why,
-            **facts,
+            "head_dim": self.head_dim,
+            **handed,
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
         }
 
@@ -129,6 +132,6 @@ def prologue(facts: Facts, cache: KvCache | None, ask: Ask, *, forced: bool) -> 
         return None
     why = _why_not(facts, cache)
     if why and not forced:
-        return Prologue(False, why, None, ())
+        return Prologue(False, why, cache.head_dim, None, ())
     handed = _handed(facts, cache, forced=forced)
-    return Prologue(not why, why, handed, ask("prologue", handed))
+    return Prologue(not why, why, cache.head_dim, handed, ask("prologue", handed))

@@ -75,7 +75,7 @@ class _Stored:
         written = [part.get(key) for part in (config, inner) for key in ("dtype", "torch_dtype")]
         named = next((value for value in written if isinstance(value, str)), "")
         self.item = _ITEM.get(named, 2)
-        wide = named if named in _ITEM else "16 bit (no torch_dtype)"
+        wide = named if named in _ITEM else "16 bit, torch_dtype absent"
         self.format = f"{self.claim.weights} and {wide}" if self.claim else wide
         self.kept: dict[str, int] = {}
         if self.claim and self.claim.ignore:

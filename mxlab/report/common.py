@@ -55,8 +55,13 @@ class Provenance:
 
 
 def system_name(id: str, version: str) -> str:
-    """Return a system as people write it, with its version."""
-    return f"{system(id, version).name} {version}" if version else system(id).name
+    """Return a system as people write it, with the version whose guards answer.
+
+    >>> system_name("sglang", "")
+    'SGLang 0.5.23'
+    """
+    known = system(id, version)
+    return f"{known.name} {known.version}"
 
 
 def said(verdict: Verdict) -> bool:
@@ -68,25 +73,32 @@ def write_whole(path: str, text: str) -> None:
     """Write a file whole or not at all; raises InputError where it cannot be written.
 
     It is written beside its place and then moved there, so that a reader of the old file never
-    meets half a new one. What was there is replaced.
+    meets half a new one. What was there is replaced; links are followed, and what is no file (a
+    pipe, a terminal) is written to.
     """
     if not path or "\0" in path:
         raise InputError(f"--output is {quote(path)}: expected a file name")
-    place = Path(path)
     temporary = ""
     try:
+        place = Path(path)
         if place.is_dir():
             raise InputError(f"--output is {quote(path)}: it is a folder, expected a file name")
+        if place.exists() and not place.is_file():
+            place.write_text(text, encoding="utf-8")
+            return
+        place = Path(os.path.realpath(path))
         mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask()
         handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=".mxlab-")
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         Path(temporary).chmod(mode)
         Path(temporary).replace(place)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        reason = error.strerror or type(error).__name__
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise InputError(f"--output {quote(path)} cannot be written: {reason}") from None
 
 

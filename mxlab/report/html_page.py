@@ -96,7 +96,7 @@ def _verdicts(caption: str, verdicts: Iterable[Verdict]) -> str:
         (
             _Cell(verdict.guard, "word"),
             _Cell(verdict.status.value, f"word {verdict.status.value}"),
-            _Cell(verdict.stage),
+            _Cell(verdict.stage, "word"),
             _Cell(verdict.message or "(says nothing)", "long"),
             _Cell(verdict.because, "long"),
             _Cell("; ".join(verdict.fixes), "long"),
@@ -111,7 +111,7 @@ def _verdicts(caption: str, verdicts: Iterable[Verdict]) -> str:
 def _suggestions(report: Report) -> str:
     rows = []
     for row in report.suggestions:
-        costs = "; ".join(f"{cost['change']}: {cost['cost']}" for cost in row["costs"])
+        costs = "; ".join(cost["cost"] for cost in row["costs"])
         still = "; ".join(row["degrades"]) or "nothing degrades"
         outcome = row["outcome"]
         rows.append(
@@ -201,20 +201,21 @@ def grid_html(grid: Grid, provenance: Provenance) -> str:
         down = len(grid.axes) - 1
         cells = [
             [
-                _Cell(v) if i < down else _Cell(v, f"word {_class(str(v))}")
+                _Cell(v, "word") if i < down else _Cell(v, f"word {_class(str(v))}")
                 for i, v in enumerate(row)
             ]
             for row in rows
         ]
         if not down:  # one axis: the model is the row's header
-            header, cells = ["model", *header], [[_Cell(model), *row] for row in cells]
+            header, cells = ["model", *header], [[_Cell(model, "word"), *row] for row in cells]
         parts.append(f"<h2>{_safe(model)}</h2>")
         parts.append(_table(f"{model}: {', '.join(grid.axes)}; {column} across", header, cells))
     numbered = [(_Cell(number, "n"), _Cell(reason)) for number, reason in reasons.lines()]
     if numbered:
         parts += ["<h2>Reasons</h2>", _table("Reasons", ("number", "reason"), numbered)]
-    asked = system_name(grid.base.system, grid.base.version)
-    return _page("mxlab doctor: sweep", "\n".join(parts), provenance, [asked])
+    asked = grid.axes.get("system", ((grid.base.system, grid.base.version),))
+    versions = [system_name(*pair) for pair in asked]
+    return _page("mxlab doctor: sweep", "\n".join(parts), provenance, versions)
 
 
 def _class(word: str) -> str:

@@ -25,7 +25,8 @@ caption { text-align: left; color: var(--dim); padding: .25rem 0; }
 th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: left;
   vertical-align: top; }
 thead th { background: var(--soft); } td.n, th.n { text-align: right; white-space: nowrap; }
-td.word, tbody th { white-space: nowrap; overflow-wrap: normal; } td.long { min-width: 16rem; }
+th, td { overflow-wrap: break-word; } td.word, th.word { white-space: nowrap; }
+td.long, th.long { min-width: 14rem; }
 .stops { color: var(--stops); } .silent { color: var(--silent); }
 .falls-back, .warns, .runs-degraded { color: var(--degraded); }
 .runs, .passes { color: var(--runs); } .unknown, .invalid, .not-reached { color: var(--unknown); }
