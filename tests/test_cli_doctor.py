@@ -115,6 +115,19 @@ def test_a_config_of_100_mb_is_refused_unread(capsys: Capture, tmp_path: Path) -
         (["--page-size", "0"], "nearest is 1"),
         (["--env", "NOVALUE"], "NAME=VALUE"),
         (["--toolkit", "new"], "new"),
+        (["--format", "htlm"], "'html'"),
+        (["--format", "csv", "--json"], "--json"),
+        (["--output", "report.pdf"], ".html"),
+        (["--output", ""], "format"),
+        (["--output", "/no/such/folder/x.html"], "No such file"),
+        (["--output", "x\x00.html"], "expected a file name"),
+        (["--sweep", "tp"], "no file, folder or shipped model 'tp'"),
+        (["--sweep", "Llama-3.1-70B"], "no axis"),
+        (["--sweep", "tp=1,2", "gpus=b200"], "did you mean 'gpu'"),
+        (["--sweep", "tp=1,2", "gpu=b200", "tp=4"], "tp twice"),
+        (["--sweep", "tp=all", "gpu=all", "backend=all", "moe=all"], "at most 5,000"),
+        (["--sweep", "tp=1,2", "--tp", "0"], "nearest is 1"),
+        (["--linear", "64", "64"], "both given"),
     ],
 )
 def test_flags_that_no_launch_could_have(capsys: Capture, argv: list[str], said: Any) -> None:
@@ -133,3 +146,138 @@ def test_a_tp_that_does_not_divide_the_heads_is_an_answer(capsys: Capture) -> No
 
 def test_an_empty_name_is_not_the_current_folder(capsys: Capture) -> None:
     assert "Llama-3.1-8B" in refuse(capsys, "doctor", "")
+
+
+GRID = ("tp=1,2,4,8,16", "gpu=h100,h200,b200,rtx5090,mi300x,mi355x")
+
+
+def test_the_sweep_of_the_issue(capsys: Capture) -> None:
+    flags = ("doctor", "Qwen2.5-72B-Instruct", "--quantization", "mxfp8", "--sweep", *GRID)
+    code, out, err = call(capsys, *flags)
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1] == ["tp", "h100", "h200", "b200", "rtx5090", "mi300x", "mi355x"]
+    assert lines[2][:3] == ["1", "S3", "[1]"] and "runs" in lines[2]
+    assert "[1] S3 cfg-min-capability" in out and "K = 3696 % 32 = 16" in out
+    assert out.splitlines()[-1].startswith("30 cells: ")
+    answer = ask(capsys, *flags)
+    assert answer["axes"]["tp"] == [1, 2, 4, 8, 16] and len(answer["cells"]) == 30
+    assert sum(answer["counts"].values()) == 30
+    cell = next(row for row in answer["cells"] if (row["tp"], row["gpu"]) == (8, "b200"))
+    assert (cell["outcome"], cell["where"], cell["guard"]) == ("stops", "down_proj", "lin-tp-row")
+    assert cell["when"] == "dies while the model is built, before reading a weight"
+
+
+def test_a_sweep_in_which_nothing_runs_is_a_stop(capsys: Capture) -> None:
+    flags = ("--quantization", "mxfp8", "--gpu", "h200", "--sweep", "tp=1,2")
+    assert ask(capsys, "doctor", "Llama-3.1-8B", *flags, code=1)["nothing_runs"] == ["Llama-3.1-8B"]
+
+
+def test_several_models_are_answered_one_by_one(capsys: Capture, tmp_path: Path) -> None:
+    for name in ("Llama-3.1-8B", "phi-4"):
+        (tmp_path / f"{name}.json").write_text((MODELS / f"{name}.json").read_text())
+    flags = ("--gpu", "b200", "--tp", "8")
+    answer = ask(capsys, "doctor", str(tmp_path), *flags, code=1)
+    assert [(row["config"], row["outcome"]) for row in answer["reports"]] == [
+        ("Llama-3.1-8B", "runs"),
+        ("phi-4", "stops"),
+    ]
+    two = ask(capsys, "doctor", "Llama-3.1-8B", "Qwen3-8B", "--gpu", "b200")
+    assert [row["config"] for row in two["reports"]] == ["Llama-3.1-8B", "Qwen3-8B"]
+    grid = ask(capsys, "doctor", str(tmp_path), "--gpu", "b200", "--sweep", "tp=1,8", code=0)
+    assert [cell["outcome"] for cell in grid["cells"]] == ["runs", "runs", "runs", "stops"]
+    (tmp_path / "third.json").write_text("{not json")
+    assert "'third'" in refuse(capsys, "doctor", str(tmp_path), *flags)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "start"),
+    [
+        ("report.html", None, "<!doctype html>"),
+        ("report.csv", None, "model,system,version,gpu"),
+        ("report.xml", None, "<?xml"),
+        ("report.json", None, "{"),
+        ("report.txt", None, "Llama-3.1-8B: llama"),
+        ("report", "junit", "<?xml"),
+        ("report.txt", "csv", "model,"),
+    ],
+)
+@pytest.mark.parametrize("sweep", [(), ("--sweep", "tp=1,8")])
+def test_the_file_holds_what_the_format_prints(
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    form: str | None,
+    start: str,
+    sweep: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")
+    suffix = {".html": "html", ".csv": "csv", ".xml": "junit", ".json": "json", ".txt": "table"}
+    shape = form or suffix[Path(name).suffix]
+    base = ("doctor", "Llama-3.1-8B", "--gpu", "b200", *sweep)
+    path = tmp_path / name
+    extra = ("--format", form) if form else ()
+    code, out, err = call(capsys, *base, *extra, "--output", str(path))
+    assert (code, err) == (0, "") and out.startswith(f"wrote '{path}'") and out.count("\n") == 2
+    written = path.read_text()
+    code, printed, err = call(capsys, *base, "--format", shape)
+    assert (code, err) == (0, "")
+    if shape in ("html", "junit"):  # they name the command, which is another
+        assert len(printed.splitlines()) == len(written.splitlines())
+    else:
+        assert printed == written
+    assert sweep or written.startswith(start)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_report_of_a_model_that_stops_exits_with_1_in_every_format(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    for form in ("table", "json", "csv", "html", "junit"):
+        assert call(capsys, "doctor", "Llama-3.1-8B", *ISSUE, "--format", form)[0] == 1
+        place = tmp_path / f"report.{form}"
+        argv = ("--format", form, "--output", str(place))
+        assert call(capsys, "doctor", "Llama-3.1-8B", *ISSUE, *argv)[0] == 1
+        assert place.stat().st_size > 500
+
+
+def test_bad_input_leaves_the_old_report_as_it_was(capsys: Capture, tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    place.write_text("old")
+    refuse(capsys, "doctor", "Llama-3.1-8B", "--tp", "0", "--output", str(place))
+    refuse(capsys, "doctor", "no-such-model", "--output", str(place))
+    assert place.read_text() == "old"
+
+
+def test_typed_linears_need_no_config(capsys: Capture) -> None:
+    flags = ("--gpu", "b200", "--tp", "8", "--quantization", "mxfp8")
+    answer = ask(capsys, "doctor", "--linear", "down_proj", "8192", "29568", *flags, code=1)
+    assert answer["first_stop"]["guard"] == "lin-tp-row"
+    both = ("--linear", "2880", "2880", "--linear", "o_proj", "2880", "4096")
+    names = [row["linear"] for row in ask(capsys, "doctor", *both, *flags)["layers"]]
+    assert names == ["linear1", "o_proj"]
+
+
+def test_hostile_names_reach_no_terminal_raw(capsys: Capture, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    name = "Llama\x1b[31m\ud800\u202eForCausalLM"
+    config.write_text(json.dumps({**LLAMA, "architectures": [name]}))
+    for form in ("table", "csv", "html", "junit"):
+        code, out, err = call(capsys, "doctor", str(config), "--gpu", "b200", "--format", form)
+        assert (code, err) == (0, "")
+        assert not set("\x1b\ud800\u202e") & set(out)
+
+
+def test_a_version_of_the_system_is_asked(capsys: Capture) -> None:
+    base = ("doctor", "Qwen2.5-72B-Instruct", "--gpu", "b200", "--tp", "8")
+    flags = (*base, "--quantization", "mxfp8", "--system", "sglang@0132848349")
+    answer = ask(capsys, *flags, code=1)
+    assert answer["first_stop"]["version"] == "0132848349"
+    assert "SGLang 0132848349" in call(capsys, *flags)[1]
+
+
+def test_the_order_of_flags_and_models_does_not_matter(capsys: Capture) -> None:
+    first = ask(capsys, "doctor", "--gpu", "b200", "--tp", "2", "Llama-3.1-8B")
+    last = ask(capsys, "doctor", "Llama-3.1-8B", "--tp", "2", "--gpu", "b200")
+    assert first == last

@@ -11,7 +11,7 @@ import pytest
 from mxlab.doctor import Report, doctor, evaluate
 from mxlab.errors import InputError
 from mxlab.guards import GUARDS, STAGES, Deployment, Status
-from mxlab.models import read_config
+from mxlab.models import linears_model, read_config
 
 MODELS = sorted((Path(__file__).parent / "data/models").glob("*.json"))
 STAGE = list(STAGES)
@@ -153,13 +153,12 @@ def test_minimax_s_names_are_renamed_before_the_ignore_list_is_read() -> None:
     assert (experts.coverage.layers, experts.linear.layers) == (56, 57)
 
 
-def test_an_expert_layer_without_a_rule_is_unknown_not_missing() -> None:
+def test_expert_layers_without_their_sizes_name_the_missing_keys() -> None:
     config = read_config(Path(__file__).parent / "data/models/Nemotron-H-56B.json")
     pattern = config["hybrid_override_pattern"]
     config["hybrid_override_pattern"] = "E" + pattern[1:]
-    report = evaluate(config, Deployment(gpu="b200"))
-    assert report.outcome == "unknown"
-    assert any(line.startswith("layers 0: experts") for line in report.shapes.unknown)
+    with pytest.raises(InputError, match=r"config lacks .*n_routed_experts"):
+        evaluate(config, Deployment(gpu="b200"))
 
 
 @pytest.mark.parametrize(
@@ -235,3 +234,122 @@ def test_every_verdict_stands_under_its_own_subject() -> None:
     assert {subject[v.guard] for v in report.moe} == {"experts"}
     dense = [row for row in report.layers if row.linear.kind != "moe"]
     assert {subject[v.guard] for row in dense for v in row.verdicts} == {"linear"}
+
+
+def test_a_stop_says_when_and_after_how_many_bytes() -> None:
+    bare = frozenset({"deep_gemm"})
+    late = replace(B200, tp=4, fp8_gemm_backend="deep_gemm", packages=bare)
+    report = doctor("Qwen2.5-72B-Instruct", late, suggest=False)
+    assert report.dies is not None and report.dies.stage == "S6"
+    assert report.dies.when == (
+        "dies at weight load, after reading 145 GB of weights (36.4 GB a rank)"
+    )
+    answer = report.to_json()["dies"]
+    assert 145.3e9 < answer["bytes_read"] < 145.5e9 and answer["bytes_a_rank"] * 4 > 145e9
+    early = doctor("Llama-3.1-70B", Deployment(gpu="h200", quantization="mxfp8"), suggest=False)
+    assert early.to_json()["dies"] == {
+        "stage": "S3",
+        "when": "dies at start, before reading a weight",
+        "bytes_read": 0,
+        "bytes_a_rank": 0,
+    }
+    first = Deployment(gpu="b200", tp=8, kv_cache_dtype="mxfp8", attention_backend="fa4")
+    token = doctor("Llama-3.1-70B", first, suggest=False)
+    assert token.first_stop is not None and token.first_stop[1].guard == "fa4-qdescale"
+    assert token.dies is not None and "at the first token" in token.dies.when
+    assert "after reading 141 GB of weights (17.6 GB a rank)" in token.dies.when
+    assert doctor("Llama-3.1-8B", replace(B200, tp=8)).to_json()["dies"] is None
+
+
+@pytest.mark.parametrize("model", ["Qwen2.5-72B-Instruct", "GLM-4.5-Air", "phi-4"])
+@pytest.mark.parametrize("gpu", ["h200", "b200", "rtx5090", "mi300x"])
+def test_the_order_of_failure_holds_every_stop_once(model: str, gpu: str) -> None:
+    flags = Deployment(gpu=gpu, tp=8, quantization="mxfp8", kv_cache_dtype="mxfp8")
+    report = doctor(model, flags, suggest=False)
+    order = report.to_json()["order_of_failure"]
+    assert [STAGE.index(entry["stage"]) for entry in order] == sorted(
+        STAGE.index(entry["stage"]) for entry in order
+    )
+    listed = {(entry["guard"], where) for entry in order for where in entry["where"]}
+    stops = {(v.guard, where) for where, v in report.subjects() if v.status is Status.STOPS}
+    assert listed == stops and len(order) == len({entry["guard"] for entry in order})
+    assert report.first_stop is not None
+    assert (order[0]["guard"], order[0]["where"][0]) == (
+        report.first_stop[1].guard,
+        report.first_stop[0],
+    )
+    for row in report.to_json()["layers"]:
+        found = [v["guard"] for v in row["verdicts"] if v["status"] == "stops"]
+        assert sorted([row["first_stop"] or "", *row["behind"]]) == sorted(found or [""])
+
+
+INKLING = {
+    "architectures": ["InklingForConditionalGeneration"],
+    "text_config": {
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "hidden_size": 4096,
+        "num_hidden_layers": 16,
+    },
+}
+
+
+def _prologue(config: dict[str, Any], *, forced: bool = False, **flags: Any) -> dict[str, Any]:
+    deployment = Deployment(**{"gpu": "b200", "kv_cache_dtype": "mxfp8", **flags})
+    answer = doctor(config, deployment, suggest=False, prologue=forced).to_json()["prologue"]
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_the_prologue_is_asked_where_sglang_runs_it() -> None:
+    found = _prologue(INKLING, tp=4)
+    assert (found["used"], found["dq"], found["dkv"], found["page_size"]) == (True, 2048, 256, 128)
+    assert found["sfk_shape"] == (64, 2, 32, 4, 4) and found["mxfp8"]
+    statuses = {verdict["guard"]: verdict["status"] for verdict in found["verdicts"]}
+    assert statuses["ink-py-shape"] == statuses["ink-cu-block"] == "passes"
+    wide = _prologue(INKLING, tp=1)  # 64 query heads and 8 KV heads: over 64 lanes of 16
+    statuses = {verdict["guard"]: verdict["status"] for verdict in wide["verdicts"]}
+    assert statuses["ink-cu-block"] == "stops"
+    report = doctor(INKLING, Deployment(gpu="b200", kv_cache_dtype="mxfp8"), suggest=False)
+    assert report.first_stop is not None and report.first_stop[1].guard == "ink-cu-block"
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "said"),
+    [
+        ({"head_dim": 96}, {}, "head_dim = 96, not 128"),
+        ({}, {"attention_backend": "triton"}, "triton, not fa4"),
+        ({}, {"env": {"SGLANG_OPT_USE_INKLING_FUSED_ATTN_PROLOGUE": "0"}}, "is off"),
+    ],
+)
+def test_the_prologue_is_not_run_and_says_why(
+    change: dict[str, int], flags: dict[str, Any], said: str
+) -> None:
+    config = {**INKLING, "text_config": {**INKLING["text_config"], **change}}  # type: ignore[dict-item]
+    found = _prologue(config, tp=4, **flags)
+    assert not found["used"] and said in found["why"] and found["verdicts"] == []
+
+
+def test_the_prologue_of_another_model_is_asked_on_demand() -> None:
+    llama = read_config("Llama-3.1-8B")
+    assert "only Inkling" in _prologue(llama)["why"]
+    forced = _prologue(llama, forced=True, page_size=128, attention_backend="fa4")
+    assert not forced["used"] and {v["status"] for v in forced["verdicts"]} <= {
+        "passes",
+        "not-reached",
+        "unknown",
+    }
+    llama["head_dim"] = 80  # 32 heads of 80 are 20 of 128: only the KV heads give it away
+    odd = _prologue(llama, forced=True, page_size=128, attention_backend="fa4", tp=8)
+    stops = {v["guard"] for v in odd["verdicts"] if v["status"] == "stops"}
+    assert "ink-py-dims" in stops and odd["head_dim"] == 80
+    flat = _prologue(read_config("Llama-3.1-8B"), forced=True, page_size=64)
+    assert "ink-py-shape" in {v["guard"] for v in flat["verdicts"] if v["status"] == "stops"}
+    assert evaluate(read_config("DeepSeek-V3"), Deployment()).to_json()["prologue"] is None
+
+
+def test_typed_linears_and_a_parsed_config_are_models_too() -> None:
+    typed = doctor(linears_model([("down_proj", 8192, 29568)]), replace(B200, tp=8))
+    assert typed.first_stop is not None and typed.first_stop[1].guard == "lin-tp-row"
+    assert any("29568 -> 29696 in all" in row["changes"][0] for row in typed.suggestions)
