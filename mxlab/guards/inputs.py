@@ -19,6 +19,7 @@ from mxlab.guards.systems import system
 MAX_SIZE = 2**40
 _MAX_RANKS = 2**20
 _MAX_NAME = 80
+_MAX_REASON = 200
 _MAX_PAGE = 2**20
 _METHOD_KEYS = ("quant_method", "quant_algo")
 
@@ -131,6 +132,7 @@ def check_linear(linear: LinearFacts) -> None:
             f"not to n = {linear.n}"
         )
     _choice("shard", linear.shard, ("column", "row", "replicated", "vocab"))
+    _reason(where, linear.indivisible)
 
 
 def check_experts(experts: ExpertFacts) -> None:
@@ -140,6 +142,12 @@ def check_experts(experts: ExpertFacts) -> None:
     whole_number("experts: intermediate", experts.intermediate, 1, MAX_SIZE)
     whole_number("experts: experts", experts.experts, 1, MAX_SIZE)
     whole_number("experts: moe_tp", experts.moe_tp, 1, _MAX_RANKS)
+    _reason("experts:", experts.indivisible)
+
+
+def _reason(where: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > _MAX_REASON:
+        raise InputError(f"{where} indivisible is {quote(value)}: expected a short text")
 
 
 def check_kv_cache(kv: KvCacheFacts) -> None:
@@ -148,6 +156,12 @@ def check_kv_cache(kv: KvCacheFacts) -> None:
     whole_number("head_dim", kv.head_dim, 1, MAX_SIZE)
     whole_number("v_head_dim", kv.v_head_dim, 1, MAX_SIZE)
     whole_number("kv_heads", kv.kv_heads, 1, MAX_SIZE)
+    for name, scale in (("k_scale", kv.k_scale), ("v_scale", kv.v_scale)):
+        if scale is not None and (isinstance(scale, bool) or not isinstance(scale, int | float)):
+            raise InputError(f"{name} is {quote(scale)}: expected a number, or nothing")
+    for name in ("size", "swa_head_dim", "swa_v_head_dim"):
+        if getattr(kv, name) is not None:
+            whole_number(name, getattr(kv, name), 0 if name == "size" else 1, MAX_SIZE)
 
 
 def check_prologue(p: PrologueFacts) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import deepgemm, flashinfer, sglang, sglang_0132848349, torch, torchao
+from mxlab.guards import deepgemm, flashinfer, sglang, sglang_0132848349, torch, torchao, vllm
 from mxlab.guards.engine import Guard
 from mxlab.guards.releases import AUGUST, is_commit
 from mxlab.guards.sglang_0132848349_sources import ABSENT
@@ -79,6 +79,19 @@ SYSTEMS: tuple[System, ...] = (
         guards=torchao.GUARDS,
         functions=torchao.FUNCTIONS,
         dense="MXDynamicActivationMXWeightConfig",
+    ),
+    *(
+        System(
+            id="vllm",
+            name="vLLM",
+            version=release.version,
+            source=vllm.SOURCE,
+            server=True,
+            guards=vllm.guards(release),
+            functions=vllm.FUNCTIONS,
+            dense="init_mxfp8_linear_kernel",
+        )
+        for release in vllm.VERSIONS
     ),
     *(
         System(
