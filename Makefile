@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test book serve lint format bench picture constraints clean
+.PHONY: help lab test book serve lint format bench picture constraints oracles clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,7 +24,7 @@ lab: $(VENV)/.lab  ## JupyterLab at the start notebook (ARGS=--no-browser on a s
 	$(BIN)/jupyter lab $(AS_ROOT) $(ARGS) notebooks/00_start.ipynb
 
 test: $(VENV)/.all node_modules/.mxlab | system  ## lint, book build, every test, browsers included
-	$(MAKE) --no-print-directory lint book
+	$(MAKE) --no-print-directory lint book oracles
 	$(BIN)/python -m pytest $(ARGS)
 	node --test tests/node
 
@@ -51,6 +51,9 @@ picture: $(VENV)/.lab  ## redraw the README's picture
 
 constraints: $(VENV)/.all  ## rewrite constraints.txt from the environment
 	$(BIN)/python tools/constraints.py
+
+oracles: $(VENV)/.all  ## the peers that the oracle tests run, their Python alone (45 MB to fetch)
+	$(BIN)/python tools/oracles.py
 
 clean:  ## what was built, not what was installed
 	rm -rf _build book/guards book/_static/vendor .pytest_cache .mypy_cache .ruff_cache

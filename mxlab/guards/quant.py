@@ -89,20 +89,36 @@ def _override(values: Mapping[str, object], flag: str | None, *, hip: bool) -> s
         forced = "modelopt_mixed"
     if forced is None and hip and str(method).lower() == "modelopt":
         forced = "petit_nvfp4"
-    if forced is None and not hip:
-        forced = _marlin(values, flag)
+    if forced is None:
+        forced = _marlin(values, flag, hip=hip)
     if forced is None and flag == "humming" and method != "mxfp4":
         forced = "humming"
     return forced
 
 
-def _marlin(values: Mapping[str, object], flag: str | None) -> str | None:
-    """Return the Marlin method that serves a GPTQ or AWQ checkpoint on CUDA."""
+def _marlin(values: Mapping[str, object], flag: str | None, *, hip: bool) -> str | None:
+    """Return the Marlin method that serves a GPTQ or AWQ checkpoint.
+
+    On ROCm SGLang still renames GPTQ so, and then refuses the name. Source: sglang 0.5.23,
+    srt/layers/quantization/gptq/gptq.py:459, awq/awq.py:402, marlin_utils.py:104.
+    """
     method = str(values.get("quant_method", "")).lower()
-    needs = {"gptq": ("bits", "group_size", "sym", "desc_act"), "awq": ("bits", "group_size")}
-    if method not in needs or flag not in (None, f"{method}_marlin"):
+    if flag not in (None, "marlin", f"{method}_marlin"):
         return None
-    return f"{method}_marlin" if all(key in values for key in needs[method]) else None
+    if values.get("group_size") not in (-1, 32, 64, 128):
+        return None
+    if method == "gptq" and not _marlin_format(values):
+        whole = "desc_act" in values and values["desc_act"] is not None
+        fits = whole and values.get("sym") == 1 and values.get("bits") in (4, 8)
+    elif method == "awq" and not hip:
+        fits = bool(values.get("zero_point")) and values.get("bits") == 4
+    else:
+        fits = False
+    return f"{method}_marlin" if fits else None
+
+
+def _marlin_format(values: Mapping[str, object]) -> bool:
+    return values.get("checkpoint_format") == "marlin" or bool(values.get("is_marlin_format"))
 
 
 def resolve_method(

@@ -1,0 +1,192 @@
+"""SGLang 0.5.23's own Python, run under virtual GPUs, against the guards: verdict and message.
+
+``tools/oracles.py`` fetches it. One child process forks once for each machine; what it answers has
+the form of the recorded outcomes, and goes through the same comparisons. ``ORACLE_SEED`` draws
+other inputs.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import guard_cases
+import pytest
+import sglang_inputs
+import test_guards_config as config
+import test_guards_experts as experts
+import test_guards_kv as cache
+import test_guards_linear as linear
+
+from mxlab.guards import LinearFacts, facts
+from tools.oracles import FOLDER, PEERS
+
+pytestmark = pytest.mark.oracle
+
+SEED = int(os.environ.get("ORACLE_SEED", "11"))
+ROOT = FOLDER / "sglang"
+BOTH, NEITHER = {"flashinfer": True, "deep_gemm": True}, {"flashinfer": False, "deep_gemm": False}
+#: virtual GPU, installed packages
+MACHINES = (
+    ("SM90", BOTH),
+    ("SM100", BOTH),
+    ("SM100", NEITHER),
+    ("SM110", {"flashinfer": True, "deep_gemm": False}),
+    ("SM120", BOTH),
+    ("gfx942", NEITHER),
+    ("gfx950", NEITHER),
+)
+
+
+def scale_processing(case: dict[str, Any]) -> None:
+    """As for the recorded cases, which all resolve to a backend."""
+    given, outcome = case["input"], case["outcome"]
+    flag, weight = given["fp8_gemm_backend"], LinearFacts("linear", given["n"], given["k"])
+    for deployment in guard_cases.deployments(case, fp8_gemm_backend=flag):
+        asked = facts(deployment, config=linear.CONFIG, linear=weight)
+        if asked.dense.kind == "converted":
+            found = guard_cases.outcome_of(linear.DISPATCH, asked)
+            assert found[1] == outcome.get("message", "")
+        elif asked.dense.backend is None:
+            assert not outcome["ok"]
+            assert guard_cases.outcome_of(linear.RESOLVE, asked)[1] == outcome["message"]
+        else:
+            assert (
+                asked.dense.backend
+                == outcome.get("value", {"backend": asked.dense.backend})["backend"]
+            )
+            given = {**given, "backend": asked.dense.backend}
+            linear.test_scale_processing({**case, "input": given})
+
+
+Compare = Callable[[dict[str, Any]], None]
+COMPARE: dict[str, Compare] = {
+    "Fp8Config.__init__": config.test_constructor,
+    "Fp8Config.from_config": config.test_from_config,
+    "Fp8Config.get_min_capability": config.test_min_capability,
+    "ModelConfig._verify_quantization": config.test_verify_quantization,
+    "ModelConfig._parse_modelopt_quant_config": config.test_parse_modelopt,
+    "quantization.utils.is_layer_skipped": config.test_is_layer_skipped,
+    "fp8_utils.initialize_fp8_gemm_config": config.test_effective_flag,
+    "fp8_utils.resolve_mxfp8_dense_gemm_backend": config.test_resolvers,
+    "fp8_utils.resolve_block_fp8_mxfp8_backend": config.test_resolvers,
+    "fp8_utils.dispatch_w8a8_mxfp8_linear": linear.test_dispatch_mxfp8,
+    "fp8_utils.can_serve_block_fp8_as_mxfp8": config.test_can_serve_block_as_mxfp8,
+    "fp8_utils.dispatch_w8a8_block_fp8_linear": config.test_dispatch_block_fp8,
+    "Fp8LinearMethod.__init__": linear.test_linear_method,
+    "Fp8LinearMethod.validate_block_quant_shapes": linear.test_block_shapes,
+    "fp8_utils.validate_fp8_block_shape": linear.test_block_shapes,
+    "Fp8LinearMethod._process_mxfp8_linear_weight_scale": scale_processing,
+    "overrides._moe_runner_backend_quant_constraints": experts.test_constraints,
+    "Fp8MoEMethod.__init__": experts.test_moe_method,
+    "DeepGemmMoeQuantInfo": experts.test_deep_gemm_scales,
+    "kv_cache_hook.handle_mxfp8_kv_cache_compatibility": cache.test_hardware,
+    "overrides._fa4_page_constraint": cache.test_fa4_page,
+    "MHATokenToKVPoolMXFP8.__init__": cache.test_pool,
+    "inkling_attn_prologue": cache.test_prologue,
+}
+
+
+def _lacking() -> str:
+    """Return why SGLang cannot be run here, or nothing."""
+    peer = next(peer for peer in PEERS if peer.name == "sglang")
+    stamp, why = ROOT / ".made-from", FOLDER / "sglang.unavailable"
+    if not hasattr(os, "fork"):
+        return "the oracle needs os.fork"
+    if stamp.is_file() and stamp.read_text() == peer.stamp:
+        return ""
+    said = why.read_text().strip() if why.is_file() else "not fetched: python tools/oracles.py"
+    return f"SGLang's own Python is not here ({said})"
+
+
+def ask(root: Path, machines: Any, cases: Any, scratch: Path) -> list[list[dict[str, Any]]]:
+    """Return the peer's outcomes for each machine's cases."""
+    lines = [
+        json.dumps(
+            {
+                "id": number,
+                "answer": str(scratch / f"{number}.json"),
+                "peer": "sglang",
+                "root": str(root),
+                "gpu": gpu,
+                "packages": packages,
+                "cases": some,
+            }
+        )
+        for number, ((gpu, packages), some) in enumerate(zip(machines, cases, strict=True))
+    ]
+    serve = Path(__file__).parent / "peers" / "serve.py"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(serve)],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=300,
+    )
+    answers = []
+    for number in range(len(lines)):
+        file = scratch / f"{number}.json"
+        assert file.is_file(), done.stderr[-2000:]
+        answer = json.loads(file.read_text())
+        assert "outcomes" in answer, answer.get("failed")
+        answers.append(answer["outcomes"])
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """Cases with their outcomes, machine by machine."""
+    lacking = _lacking()
+    if lacking:
+        pytest.skip(lacking)
+    rng = random.Random(SEED)
+    cases = [sglang_inputs.some(rng) for _ in MACHINES]
+    outcomes = ask(ROOT, MACHINES, cases, tmp_path_factory.mktemp("sglang"))
+    return [
+        [
+            guard_cases._plain({**case, "gpu": gpu, "packages": packages, "outcome": outcome})
+            for case, outcome in zip(some, found, strict=True)
+        ]
+        for (gpu, packages), some, found in zip(MACHINES, cases, outcomes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(MACHINES)), ids=[gpu for gpu, _ in MACHINES])
+def test_guards_say_what_sglang_does(number: int, answered: list[list[dict[str, Any]]]) -> None:
+    differ: list[str] = []
+    kinds: Counter[str] = Counter()
+    for case in answered[number]:
+        try:
+            COMPARE[case["fn"]](case)
+        except (AssertionError, pytest.fail.Exception) as error:
+            kinds[case["fn"]] += 1
+            if kinds[case["fn"]] > 2:
+                continue
+            differ.append(f"{json.dumps(case, default=list)[:700]}\n  {str(error)[:300]}")
+    shown = "\n".join(differ)
+    assert not kinds, f"seed {SEED}, {len(answered[number])} cases, these differ: {kinds}\n{shown}"
+
+
+def test_every_check_passed_and_tripped(answered: list[list[dict[str, Any]]]) -> None:
+    """Both outcomes of every function that has two were drawn, in hundreds where it matters."""
+    seen = Counter((case["fn"], case["outcome"]["ok"]) for some in answered for case in some)
+    assert sum(seen.values()) > 20_000
+    never_raises = {
+        "Fp8Config.get_min_capability",
+        "ModelConfig._parse_modelopt_quant_config",
+        "fp8_utils.initialize_fp8_gemm_config",
+        "fp8_utils.can_serve_block_fp8_as_mxfp8",
+        "fp8_utils.resolve_block_fp8_mxfp8_backend",
+        "overrides._moe_runner_backend_quant_constraints",
+        "overrides._fa4_page_constraint",
+    }
+    for name in sglang_inputs.INPUTS:
+        assert seen[name, True] >= 2, name
+        assert name in never_raises or seen[name, False] >= 1, name

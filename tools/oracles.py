@@ -1,0 +1,181 @@
+"""Fetch the peers that the oracle tests run into ``.oracles/``: Python alone, no dependencies.
+
+A peer's wheel is checked against the digest here and unpacked without anything that is not Python.
+What it imports and these tests never run is a stand-in (``tests/oracles/peers``). A peer that
+cannot be fetched is said, and its tests then skip and say why: no network is no failure.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+FOLDER = Path(__file__).parents[1] / ".oracles"
+MAX_BYTES = 400 << 20  # unpacked, of one wheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """One wheel: ``packages`` are what is unpacked of it, ``platform`` as pip says it."""
+
+    requirement: str
+    sha256: str = ""  # "" where each platform has its own
+    packages: tuple[str, ...]
+    platform: tuple[str, ...] = ()
+    compiled: bool = False  # keep its extension modules too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One peer: its own wheel first, then what it cannot do without."""
+
+    name: str
+    wheels: tuple[Wheel, ...]
+    folders: tuple[str, ...] = field(default=())  # empty ones that its imports look for
+
+    @property
+    def stamp(self) -> str:
+        """Return what an unpacked peer was made from."""
+        return "\n".join(f"{wheel.requirement} {wheel.sha256}" for wheel in self.wheels) + "\n"
+
+
+#: SGLang publishes no pure wheel; the Python in it is the same for every platform
+_SGLANG = (
+    *("--platform", "manylinux_2_34_x86_64", "--python-version", "3.11"),
+    *("--implementation", "cp", "--abi", "cp311"),
+)
+
+PEERS: tuple[Peer, ...] = (
+    Peer(
+        name="sglang",
+        wheels=(
+            Wheel(
+                requirement="sglang==0.5.23",
+                sha256="00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937",
+                packages=("sglang/srt", "sglang/kernels", "sglang/utils.py"),
+                platform=_SGLANG,
+            ),
+            Wheel(requirement="msgspec==0.23.0", packages=("msgspec",), compiled=True),
+        ),
+        folders=("sglang/kernels/jit/include", "sglang/kernels/jit/csrc"),
+    ),
+    Peer(
+        name="modelopt",
+        wheels=(
+            Wheel(
+                requirement="nvidia-modelopt==0.47.0",
+                sha256="db13e62d7efe4a1512e8b8c3f479e28d64022306f94a194f13234e7dca1d3120",
+                packages=("modelopt",),
+            ),
+        ),
+    ),
+    Peer(
+        name="quark",
+        wheels=(
+            Wheel(
+                requirement="amd-quark==0.13",
+                sha256="3b3e58a4cbbcff20d27815b641aa4de4d698efde3c782306cb4a6a05bcf55c8c",
+                packages=("quark",),
+            ),
+        ),
+    ),
+    Peer(
+        name="compressed_tensors",
+        wheels=(
+            Wheel(
+                requirement="compressed-tensors==0.20.1",
+                sha256="15307c904904219cafcb57d55f16b1bd6baf108d0421b65dfa79eece01672382",
+                packages=("compressed_tensors",),
+            ),
+        ),
+    ),
+)
+
+
+class Unavailable(Exception):
+    """A peer that cannot be had here; the text says why."""
+
+
+def fetch(wheel: Wheel, into: Path) -> Path:
+    """Download one wheel and check it."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    only = ["--no-deps", "--only-binary=:all:", "--dest", str(into), *wheel.platform]
+    env = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    done = subprocess.run([*pip, *only, wheel.requirement], capture_output=True, text=True, env=env)
+    found = list(into.glob("*.whl"))
+    if done.returncode or not found:
+        said = (done.stderr.strip() or done.stdout.strip() or "pip said nothing").splitlines()
+        raise Unavailable(f"{wheel.requirement}: {said[-1][:200]}")
+    digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
+    if wheel.sha256 and digest != wheel.sha256:
+        raise Unavailable(f"{wheel.requirement}: its sha256 is {digest}, expected {wheel.sha256}")
+    return found[0]
+
+
+def unpack(path: Path, wheel: Wheel, into: Path) -> None:
+    """Unpack the Python of a wheel's packages."""
+    kinds = (".py", ".so", ".pyd") if wheel.compiled else (".py",)
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        for item in archive.infolist():
+            name = PurePosixPath(item.filename)
+            inside = any(name.is_relative_to(package) for package in wheel.packages)
+            if not inside or ".." in name.parts or name.suffix not in kinds:
+                continue
+            total += item.file_size
+            if total > MAX_BYTES:
+                raise Unavailable(f"{wheel.requirement}: unpacks to over {MAX_BYTES} bytes")
+            archive.extract(item, into)
+
+
+def install(peer: Peer, folder: Path = FOLDER) -> Path:
+    """Return the folder of an unpacked peer, fetching it where it is not there yet."""
+    target = folder / peer.name
+    stamp = target / ".made-from"
+    if stamp.is_file() and stamp.read_text() == peer.stamp:
+        return target
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / "made"
+        for number, wheel in enumerate(peer.wheels):
+            wheels = Path(scratch) / str(number)
+            wheels.mkdir()
+            unpack(fetch(wheel, wheels), wheel, made)
+        for empty in peer.folders:
+            (made / empty).mkdir(parents=True, exist_ok=True)
+        (made / ".made-from").write_text(peer.stamp)
+        shutil.rmtree(target, ignore_errors=True)
+        made.rename(target)
+    return target
+
+
+def main() -> None:
+    """Fetch the peers named, or all; say what could not be had, and go on."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"of {', '.join(names)}")
+    asked = parser.parse_args().peers
+    for unknown in set(asked) - set(names):
+        parser.error(f"unknown peer {unknown!r}: expected one of {', '.join(names)}")
+    for peer in PEERS:
+        if asked and peer.name not in asked:
+            continue
+        why = FOLDER / f"{peer.name}.unavailable"
+        try:
+            install(peer)
+        except (Unavailable, OSError, zipfile.BadZipFile) as error:
+            FOLDER.mkdir(exist_ok=True)
+            why.write_text(f"{error}\n")
+            print(f"oracle {peer.name}: not here, its tests will skip: {error}")
+        else:
+            why.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()
