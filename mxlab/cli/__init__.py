@@ -28,6 +28,7 @@ VERBS = {
     "compare": "one tensor under every rule and profile: SQNR, errors, saturation",
     "shapes": "a config.json: the GEMM shapes of one rank",
     "doctor": "a config.json on a deployment: what stops, where, why",
+    "matrix": "one (M, N, K) on every backend and GPU: runs, falls back, stops, and why",
     "inspect": "a checkpoint: formats, scales, and what was shipped by mistake",
     "guards": "the table of guards, or one row",
     "explain": "an error message or a log: which guard, which numbers, what to do",

@@ -6,7 +6,7 @@ from mxlab.guards.call_rows import misread
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import CallFacts, Facts
 from mxlab.guards.findings import judge, modulo, multiples, pad, passes, silent, skipped, stops
-from mxlab.guards.flashinfer_backends import Need, backend_of, first_unmet
+from mxlab.guards.flashinfer_backends import NEEDS, Need, backend_of, first_unmet
 from mxlab.guards.flashinfer_rows import (
     CSRC,
     GEMM,
@@ -132,8 +132,8 @@ def _slow(facts: Facts, call: CallFacts) -> Finding:
     if call.backend not in ("auto", "cutlass"):
         return skipped(f"backend {call.backend} was asked for")
     backend = backend_of(facts, call)
-    unmet = first_unmet(facts, call, "b12x")
-    if unmet is None:
+    unmet = [need for need in NEEDS["mm_mxfp8"]["b12x"](facts, call) if not need.holds]
+    if not unmet:
         return passes(f"{backend} runs; b12x takes the call too")
     if not backend:
         return skipped("no backend takes the call")
@@ -142,7 +142,8 @@ def _slow(facts: Facts, call: CallFacts) -> Finding:
         wide = pad(call.k, 128)
         share = 100 * (wide - call.k) / call.k
         more = f"; zero-padding K to {wide} costs {share:.1f} % more bytes and FLOPs"
-    because = f"b12x does not take it ({unmet.because}): {backend} runs{more}"
+    missing = ", ".join(need.because for need in unmet)
+    because = f"b12x does not take it ({missing}): {backend} runs{more}"
     status = Status.FALLS_BACK if call.backend == "auto" else Status.SILENT
     return Finding(status, because, message=None)
 

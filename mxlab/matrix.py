@@ -1,0 +1,177 @@
+"""One MXFP8 product (M, N, K) on every backend of every system and on every GPU: the matrix.
+
+A cell is one verdict, the worst that the system's guards give, with its reason in numbers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mxlab.errors import InputError, quote, whole_number
+from mxlab.guards import Deployment, Status, Verdict, check, system
+from mxlab.guards import values as v
+from mxlab.guards.facts import CallFacts, LinearFacts
+from mxlab.guards.systems import SYSTEMS, System
+from mxlab.hardware import Gpu, gpu
+
+GPUS = ("h100", "b200", "b300", "rtx5090", "gb10", "mi300x", "mi355x", "l40s", "a100")
+ROWS = 16  # M where none is given: a small batch of decoding
+MAX_SIZE = 2**40
+_MAX_NAMES = 64
+
+#: quantization_config of a checkpoint whose weights are MXFP8 already
+CHECKPOINT = {
+    "quant_method": "mxfp8",
+    "activation_scheme": "dynamic",
+    "weight_block_size": [1, 32],
+}
+
+#: what a cell says first
+SEVERITY = (Status.STOPS, Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
+#: server -> the flag that picks its dense kernel, and the flag's values
+FLAGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "sglang": ("--fp8-gemm-backend", v.FP8_GEMM_BACKEND),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel of one system: a function and its backend, or a server's flag and its value."""
+
+    system: str
+    name: str
+    version: str
+    function: str
+    backend: str  # "" where the function has one kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one kernel says about the product on one GPU."""
+
+    row: Row
+    gpu: str
+    status: Status
+    guard: str  # "" where every guard passes
+    stage: str
+    because: str
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contract's flat object."""
+        plain = asdict(self)
+        row = plain.pop("row")
+        del row["name"]
+        return {**row, **plain, "status": self.status.value}
+
+
+def rows(asked: System) -> Iterator[Row]:
+    """Yield the rows of one system: its flag's values, or the backends of its dense functions."""
+    if asked.id in FLAGS:
+        flag, values = FLAGS[asked.id]
+        for value in values:
+            yield Row(asked.id, asked.name, asked.version, flag, value)
+        return
+    for function in (asked.dense,) if asked.dense else asked.functions:
+        backends = asked.functions[function]
+        for backend in ("auto", *(b for b in backends if b != "auto")) if backends else ("",):
+            yield Row(asked.id, asked.name, asked.version, function, backend)
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the first stop, else the first verdict of the next severity, None if all pass.
+
+    A notice, after which everything is as it was asked for, counts as a pass.
+    """
+    for status in SEVERITY:
+        for verdict in verdicts:
+            if verdict.status is status and not verdict.notice:
+                return verdict
+    return None
+
+
+def _verdicts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> list[Verdict]:
+    toolkit = cuda if device.vendor == "nvidia" else None
+    if row.system in FLAGS:
+        deployment = Deployment(
+            gpu=device.name,
+            system=row.system,
+            version=row.version,
+            toolkit=toolkit,
+            fp8_gemm_backend=row.backend,
+        )
+        return check(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
+    deployment = Deployment(
+        gpu=device.name, system=row.system, version=row.version, toolkit=toolkit
+    )
+    call = CallFacts(function=row.function, m=m, n=n, k=k, backend=row.backend or "auto")
+    return check(deployment, call=call)
+
+
+def cell(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None = None) -> Cell:
+    """Return one cell; sizes are M, N, K of one rank."""
+    verdicts = _verdicts(row, device, m, n, k, cuda)
+    found = worst(verdicts)
+    if found is None:
+        asked = sum(verdict.status is Status.PASSES for verdict in verdicts)
+        text = f"all {asked} checks that are reached hold"
+        return Cell(row, device.name, Status.PASSES, "", "", text, "")
+    return Cell(
+        row, device.name, found.status, found.guard, found.stage, found.because, found.message
+    )
+
+
+def _systems(names: Iterable[str] | None) -> list[System]:
+    if names is None:
+        return list({row.id: row for row in reversed(SYSTEMS)}.values())[::-1]
+    found = {}
+    for name in _bounded("systems", names):
+        id, _, version = name.partition("@")
+        asked = system(id, version)
+        found[asked.id, asked.version] = asked
+    return list(found.values())
+
+
+def _bounded(what: str, names: Iterable[str]) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"{what} is {quote(names)}: expected a list of names")
+    listed = list(names)
+    if not 0 < len(listed) <= _MAX_NAMES:
+        raise InputError(f"{len(listed)} {what}: expected 1 to {_MAX_NAMES}")
+    for name in listed:
+        if not isinstance(name, str):
+            raise InputError(f"{what}: {quote(name)} is no name")
+    return listed
+
+
+def matrix(
+    n: int,
+    k: int,
+    *,
+    m: int = ROWS,
+    gpus: Iterable[str] = GPUS,
+    systems: Iterable[str] | None = None,
+    cuda: str | None = None,
+) -> list[Cell]:
+    """Return a cell for each kernel of each system on each GPU, row after row.
+
+    ``n`` and ``k`` are the sides of the weight on one rank, ``m`` the rows of the activation.
+    ``systems`` are names, with ``@version`` if not the newest; ``cuda`` is the toolkit of the
+    NVIDIA GPUs, else each GPU's usual one. A server loads the weight from an MXFP8
+    checkpoint; a library gets operands as it asks for them. Raises InputError for
+    unknown names and sizes that no weight has. Source: the ``source`` of each guard.
+
+    >>> cells = matrix(2880, 2880, gpus=["gb10"], systems=["deepgemm", "flashinfer"])
+    >>> [(c.row.backend, c.status.value, c.guard) for c in cells][:3]
+    [('', 'passes', ''), ('auto', 'falls-back', 'fi-mm-slow'), ('cutlass', 'silent', 'fi-mm-slow')]
+    """
+    n = whole_number("n", n, 1, MAX_SIZE)
+    k = whole_number("k", k, 1, MAX_SIZE)
+    m = whole_number("m", m, 1, MAX_SIZE)
+    devices = {device.name: device for device in map(gpu, _bounded("GPUs", gpus))}
+    return [
+        cell(row, device, m, n, k, cuda)
+        for asked in _systems(systems)
+        for row in rows(asked)
+        for device in devices.values()
+    ]
