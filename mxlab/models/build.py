@@ -12,6 +12,14 @@ from mxlab.models.sharding import Indivisible, divide
 Shape = tuple[Sequence[int], int]
 
 
+#: key -> how transformers 5 spells it when it saves a config (the classes' attribute_map)
+_SPELLINGS = {
+    "num_experts": ("num_local_experts", "n_routed_experts"),
+    "n_routed_experts": ("num_local_experts",),
+    "num_local_experts": ("num_experts",),
+}
+
+
 class MissingKeys(InputError):
     """A config lacks keys that its family needs."""
 
@@ -46,15 +54,20 @@ class Build:
 
     def size(self, name: str, low: int = 1) -> int:
         """Return a required size. When it is missing, note so and return a placeholder."""
-        value = self.config.whole(self.key(name), low)
+        value = self.optional(name, low)
         if value is None:
             self.lacks(self.key(name))
             return 1
         return value
 
     def optional(self, name: str, low: int = 1) -> int | None:
-        """Return a size that the config may lack."""
-        return self.config.whole(self.key(name), low)
+        """Return a size that the config may lack, under the family's key or its other spelling."""
+        key = self.key(name)
+        for spelling in (key, *_SPELLINGS.get(key, ())):
+            value = self.config.whole(spelling, low)
+            if value is not None:
+                return value
+        return None
 
     def derive(self, text: str) -> None:
         """Say once what was derived rather than read."""
@@ -71,6 +84,10 @@ class Build:
         """Number of decoder layers."""
         key = self.key("num_hidden_layers")
         value = self.config.whole(key, 1, MAX_LAYERS)
+        listed = self.config.words("layers_block_type") if value is None else None
+        if listed and len(listed) <= MAX_LAYERS:
+            self.derive(f"{key} = {len(listed)} (the entries of layers_block_type)")
+            return len(listed)
         if value is None:
             self.lacks(key)
             return 1

@@ -24,7 +24,7 @@ ROW = _names(
 REPLICATED = _names("q_a_proj kv_a_proj_with_mqa fused_qkv_a_proj_with_mqa")
 HEADS = _names("lm_head embed_out proj_out")
 ROUTERS = _names("gate router shared_expert_gate")
-_EMBEDDINGS = _names("wte wpe tok_embeddings")
+_EMBEDDINGS = _names("wte wpe tok_embeddings shared relative_attention_bias")
 
 #: attention's members, by what their width counts
 QUERIES = _names("q_proj query wq q")
@@ -54,7 +54,8 @@ def is_embedding(leaf: str) -> bool:
     >>> is_embedding("embed_tokens"), is_embedding("embed_out"), is_embedding("wte")
     (True, False, True)
     """
-    return leaf in _EMBEDDINGS or ("embed" in leaf and leaf not in HEADS)
+    other = leaf in HEADS or "unembed" in leaf
+    return leaf in _EMBEDDINGS or ("embed" in leaf and not other)
 
 
 def in_tower(path: str) -> bool:

@@ -26,6 +26,9 @@ _PREFIXES = (
     "language_model.",
     "language_model.model.",
     "model.language_model.",
+    "vit.",
+    "bert.",
+    "roberta.",
 )
 
 Size = tuple[int, int]
@@ -138,7 +141,7 @@ def _match(
         spare += modules.of(outer, text, rest)
     for (at, layer), sizes in mine.items():
         row = derived[at]
-        order = [source.rpartition(".")[2] for source in row.sources]
+        order = _order(row)
         leaves_ = [leaf for leaf in order if leaf in sizes] or list(sizes)  # k = v counts twice
         depths = [sizes[leaf][1] for leaf in leaves_]
         group = Group(
@@ -151,19 +154,38 @@ def _match(
     return {at: gather(found) for at, found in groups.items()}, gather(spare)
 
 
+def _order(row: Linear) -> list[str]:
+    """Return the leaves under which a row's members are stored."""
+    return [source.rpartition(".")[2] for source in row.sources]
+
+
+def _missing(group: Group, row: Linear) -> list[tuple[str, int]]:
+    """Return the members (leaf, width) of a fused row that are not stored beside the others."""
+    order, stored = _order(row), {leaf for leaf, _ in group.members}
+    if group.experts or len(order) != len(row.parts) or stored.isdisjoint(order):
+        return []
+    pairs = zip(order, row.parts, strict=True)
+    return [(leaf, width) for leaf, width in pairs if leaf not in stored]
+
+
 def _same(group: Group, row: Linear) -> bool:
-    """Tell whether a stored group has the shape of the derived row that it belongs to."""
+    """Tell whether a stored group has the shape of the derived row that it belongs to.
+
+    A row may have parts that nothing is stored for, after those that are (Gemma's shared KV).
+    """
     widths = tuple(width for _, width in group.members)
     stored = sum(widths)
-    order = [source.rpartition(".")[2] for source in row.sources]
-    if len(widths) < len(order) == len(row.parts) and group.experts is None:
-        expected = dict(zip(order, row.parts, strict=True))  # some members are not stored
-        return group.k == row.k and all(expected.get(m, w) == w for m, w in group.members)
-    if row.kind == "lm_head":
-        stored = padded_vocabulary(stored, 1)
-    elif len(widths) == len(row.parts) and widths != row.parts:
+    if group.k != row.k or group.experts not in (None, row.experts):
         return False
-    return (stored, group.k) == (row.n, row.k) and group.experts in (None, row.experts)
+    if row.kind == "lm_head":
+        return padded_vocabulary(stored, 1) == row.n
+    order = _order(row)
+    if _missing(group, row):
+        expected = dict(zip(order, row.parts, strict=True))
+        return all(expected.get(leaf, width) == width for leaf, width in group.members)
+    if len(widths) == len(row.parts):
+        return widths == row.parts
+    return stored == row.n or (len(widths) == len(order) and widths == row.parts[: len(widths)])
 
 
 def compare(
@@ -186,6 +208,16 @@ def compare(
         row = derived[at]
         for group in groups:
             seen.update((at, layer) for layer in group.indices or (None,))
+            found += [
+                Difference(
+                    name=f"{row.linear}, its {leaf}",
+                    layers=tuple(sorted(group.indices)),
+                    stored=None,
+                    derived=(width, row.k or 0),
+                )
+                for leaf, width in _missing(group, row)
+                if not partial
+            ]
             if row.n is None or row.k is None or _same(group, row):
                 continue
             counts = (group.experts or 0, row.experts or 0)

@@ -7,14 +7,25 @@ Names, required keys and what an absent key means are those of the config classe
 from mxlab.errors import InputError
 from mxlab.models.config import Section
 from mxlab.models.families_dense import DENSE
+from mxlab.models.families_dense_more import DENSE_MORE
 from mxlab.models.families_encoders import ENCODERS
 from mxlab.models.families_gemma import GEMMA
 from mxlab.models.families_hybrid import HYBRID
 from mxlab.models.families_moe import MOE
+from mxlab.models.families_moe_more import MOE_MORE
 from mxlab.models.families_multimodal import MULTIMODAL
 from mxlab.models.family import Family
 
-FAMILIES: tuple[Family, ...] = (*DENSE, *MOE, *HYBRID, *GEMMA, *MULTIMODAL, *ENCODERS)
+FAMILIES: tuple[Family, ...] = (
+    *DENSE,
+    *DENSE_MORE,
+    *MOE,
+    *MOE_MORE,
+    *HYBRID,
+    *GEMMA,
+    *MULTIMODAL,
+    *ENCODERS,
+)
 
 _BY_ARCHITECTURE = {name: family for family in FAMILIES for name in family.architectures}
 _BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}

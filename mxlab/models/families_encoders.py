@@ -1,9 +1,11 @@
-"""Encoders on their own. SGLang and vLLM serve few of them: names are transformers' 5.24.0."""
+"""Encoders, alone and before a decoder. Few are served: names are those of transformers 5.24.0."""
 
 from dataclasses import replace
 
 from mxlab.models.encoders import EncoderLayer
 from mxlab.models.family import Family
+from mxlab.models.t5 import T5Stack
+from mxlab.models.whisper import WhisperStack
 
 _VIT = EncoderLayer(
     qkv="attention.attention.qkv_proj",
@@ -14,7 +16,7 @@ _VIT = EncoderLayer(
 )
 #: transformers 5's names -> the checkpoint's
 _VIT_ALIASES = (
-    (".vit.layers", ".vit.encoder.layer"),
+    (".layers", ".encoder.layer"),
     (".attention.q_proj", ".attention.attention.query"),
     (".attention.k_proj", ".attention.attention.key"),
     (".attention.v_proj", ".attention.attention.value"),
@@ -55,5 +57,21 @@ ENCODERS: tuple[Family, ...] = (
         block="roberta.encoder.layer.{layer}.",
         head=None,
         notes=("an encoder: no KV cache; pooler and task heads are not listed",),
+    ),
+    Family(
+        name="t5",
+        architectures=("T5ForConditionalGeneration", "MT5ForConditionalGeneration"),
+        model_types=("t5", "mt5"),
+        parts=(T5Stack(side="encoder"), T5Stack(side="decoder")),
+        keys={"hidden_size": "d_model", "num_hidden_layers": "num_layers"},
+        tied=True,
+    ),
+    Family(
+        name="bart",
+        architectures=("BartForConditionalGeneration", "MBartForConditionalGeneration"),
+        model_types=("bart", "mbart"),
+        parts=(WhisperStack(side="encoder"), WhisperStack(side="decoder")),
+        keys={"hidden_size": "d_model", "num_hidden_layers": "decoder_layers"},
+        tied=True,
     ),
 )

@@ -5,13 +5,12 @@ from mxlab.models.family import Family
 from mxlab.models.gemma import (
     DoubledMlp,
     Laurel,
-    OptionalExperts,
     PerLayerInputs,
     SharedKv,
     TwoHeadSizes,
 )
 from mxlab.models.layer_sets import every
-from mxlab.models.mlp import Experts
+from mxlab.models.mlp import Experts, OptionalExperts
 
 _NESTED = "text_config"
 _WRAPPED = "model.language_model.layers.{layer}."
@@ -21,7 +20,8 @@ _GEMMA4 = (
     TwoHeadSizes(),
     DoubledMlp(),
     OptionalExperts(
-        experts=Experts(layers=every, module="", router="router", experts_at="moe.experts")
+        experts=Experts(layers=every, module="", router="router.proj", experts_at="moe.experts"),
+        flag="enable_moe_block",
     ),
     PerLayerInputs(split=False),
 )

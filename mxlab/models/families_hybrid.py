@@ -3,13 +3,14 @@
 from mxlab.models.attention import Gqa
 from mxlab.models.family import Family
 from mxlab.models.layer_sets import (
+    by_mixer,
     by_pattern,
     by_sparse_step,
     every,
     full_attention,
     without,
 )
-from mxlab.models.mlp import DenseMlp, Experts, LatentExperts
+from mxlab.models.mlp import DenseMlp, Experts, LatentExperts, OptionalExperts
 from mxlab.models.recurrent import GatedDeltaNet, Mamba2
 
 _GATED_ATTENTION = Gqa(output_gate=True, layers=full_attention)
@@ -23,6 +24,13 @@ _EXPERTS = Experts(
 #: Qwen3.5's text model, dense and with experts: the multimodal classes wrap them
 QWEN3_5_PARTS = (_GATED_ATTENTION, GatedDeltaNet(), DenseMlp())
 QWEN3_5_MOE_PARTS = (_GATED_ATTENTION, GatedDeltaNet(), _EXPERTS)
+
+_MAMBA_KEYS = {
+    "mamba_num_heads": "mamba_n_heads",
+    "mamba_head_dim": "mamba_d_head",
+    "n_groups": "mamba_n_groups",
+    "ssm_state_size": "mamba_d_state",
+}
 
 HYBRID: tuple[Family, ...] = (
     Family(
@@ -82,5 +90,56 @@ HYBRID: tuple[Family, ...] = (
             ),
             LatentExperts(layers=by_pattern("E")),
         ),
+    ),
+    Family(
+        name="bamba",
+        architectures=("BambaForCausalLM",),
+        model_types=("bamba",),
+        parts=(
+            Gqa(derive_head_dim=True, layers=by_mixer("attention")),
+            Mamba2(module="mamba", layers=by_mixer("mamba")),
+            DenseMlp(module="feed_forward"),
+        ),
+        keys=_MAMBA_KEYS,
+        notes=("SGLang 0.5.23 has no Bamba model; module names are the checkpoint's",),
+    ),
+    Family(
+        name="falcon_h1",
+        architectures=("FalconH1ForCausalLM",),
+        model_types=("falcon_h1",),
+        parts=(
+            Gqa(derive_head_dim=True, layers=every),
+            Mamba2(module="mamba", layers=every),
+            DenseMlp(module="feed_forward"),
+        ),
+        keys=_MAMBA_KEYS,
+    ),
+    Family(
+        name="granitemoehybrid",
+        architectures=("GraniteMoeHybridForCausalLM",),
+        model_types=("granitemoehybrid",),
+        parts=(
+            Gqa(derive_head_dim=True, layers=by_mixer("attention")),
+            Mamba2(module="mamba", layers=by_mixer("mamba")),
+            OptionalExperts(
+                experts=Experts(
+                    layers=every,
+                    count="num_local_experts",
+                    width="intermediate_size",
+                    module="block_sparse_moe",
+                    router="router",
+                )
+            ),
+            DenseMlp(
+                up="shared_mlp.input_linear",
+                up_sources=("shared_mlp.input_linear",),
+                down="shared_mlp.output_linear",
+                down_sources=("shared_mlp.output_linear",),
+                module="shared_mlp",
+                width="shared_intermediate_size",
+            ),
+        ),
+        keys=_MAMBA_KEYS,
+        notes=("SGLang names the Mamba module mixer; here it has the checkpoint's name",),
     ),
 )

@@ -10,7 +10,7 @@ from mxlab.models.layer_sets import after_dense, by_interleave, by_sparse_step, 
 from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp, Experts
 from mxlab.models.moonvit import MoonVit
-from mxlab.models.vision import QWEN2_5_VL, clip_tower, qwen3_vl_tower
+from mxlab.models.vision import PIXTRAL, QWEN2_5_VL, QWEN2_VL, clip_tower, qwen3_vl_tower
 from mxlab.models.whisper import WhisperStack
 
 _NESTED = "text_config"
@@ -158,7 +158,7 @@ MULTIMODAL: tuple[Family, ...] = (
         model_types=("qwen2_vl",),
         parts=(Gqa(derive_head_dim=True), _GATED),
         nested=_NESTED,
-        unknown=("vision tower (no recipe for Qwen2-VL's tower)",),
+        vision=QWEN2_VL,
     ),
     Family(
         name="mistral3",
@@ -168,7 +168,7 @@ MULTIMODAL: tuple[Family, ...] = (
         head="language_model.lm_head",
         nested=_NESTED,
         tied=True,
-        unknown=("vision tower and multi_modal_projector (no recipe for Pixtral's tower)",),
+        vision=PIXTRAL,
     ),
     Family(
         name="whisper",

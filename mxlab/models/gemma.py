@@ -12,7 +12,7 @@ from mxlab.models.build import Build, layer_ranges
 from mxlab.models.config import MAX_LAYERS
 from mxlab.models.kv_cache import KvCache
 from mxlab.models.layer_sets import full, sliding
-from mxlab.models.mlp import Experts, lay_out_mlp
+from mxlab.models.mlp import lay_out_mlp
 
 
 def shared_from(build: Build) -> int:
@@ -27,16 +27,20 @@ class TwoHeadSizes:
 
     def lay_out(self, build: Build) -> KvCache | None:
         """Add the rows; return the KV cache of the layers with full attention."""
+        _read_layers(build)
         same = bool(build.config.flag("attention_k_eq_v"))
         wide = build.optional("num_global_key_value_heads") if same else None
         sources = ("q_proj", "k_proj", "k_proj" if same else "v_proj")
-        window = Gqa(layers=sliding).lay_out(build)
-        whole = Gqa(
-            layers=full,
-            dim_key="global_head_dim",
-            kv_key="num_global_key_value_heads" if wide else "num_key_value_heads",
-            sources=sources,
-        ).lay_out(build)
+        window = lay_out_shared(build, Gqa(layers=sliding))
+        whole = lay_out_shared(
+            build,
+            Gqa(
+                layers=full,
+                dim_key="global_head_dim",
+                kv_key="num_global_key_value_heads" if wide else "num_key_value_heads",
+                sources=sources,
+            ),
+        )
         note_shared(build)
         if whole is None or window is None:
             return whole or window
@@ -45,6 +49,40 @@ class TwoHeadSizes:
             f"{window.kv_heads_per_rank} KV heads a rank"
         )
         return whole
+
+
+def _read_layers(build: Build) -> None:
+    """Take the sizes of full attention out of ``per_layer_config``: how transformers 5 saves."""
+    layers = build.config.section("per_layer_config")
+    if layers is None or build.config.get("global_head_dim") is not None:
+        return
+    for index in full(build):
+        wanted = (str(index), f"0{index}", f"00{index}")  # keys are padded to one width
+        entry = next((found for key in wanted if (found := layers.section(key))), None)
+        if entry is None:
+            return
+        sizes = {
+            "global_head_dim": entry.whole("head_dim"),
+            "num_global_key_value_heads": entry.whole("num_key_value_heads"),
+        }
+        build.config = replace(build.config, data={**build.config.data, **sizes})
+        return
+
+
+def lay_out_shared(build: Build, gqa: Gqa) -> KvCache | None:
+    """Add the rows of attention; of the layers that reuse KV only the query is stored."""
+    first = shared_from(build)
+
+    def own(build: Build) -> tuple[int, ...]:
+        return tuple(index for index in gqa.layers(build) if index < first)
+
+    def reusing(build: Build) -> tuple[int, ...]:
+        return tuple(index for index in gqa.layers(build) if index >= first)
+
+    cache = replace(gqa, layers=own).lay_out(build)
+    if reusing(build):
+        replace(gqa, layers=reusing, sources=gqa.sources[:1]).lay_out(build)
+    return cache
 
 
 def note_shared(build: Build) -> None:
@@ -66,7 +104,7 @@ class SharedKv:
     def lay_out(self, build: Build) -> KvCache | None:
         """Add the rows; return the KV cache."""
         note_shared(build)
-        return self.gqa.lay_out(build)
+        return lay_out_shared(build, self.gqa)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,26 +164,6 @@ class PerLayerInputs:
             build.replicated(
                 name, (total[1],), hidden, sources=(name,), path=path, indices=(), count=1
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionalExperts:
-    """Gemma-4: experts beside the dense MLP where ``enable_moe_block`` says so."""
-
-    experts: Experts
-
-    def lay_out(self, build: Build) -> None:
-        """Add the rows."""
-        if not build.config.flag("enable_moe_block"):
-            return
-        start = len(build.rows)
-        self.experts.lay_out(build)
-        build.rows[start:] = [
-            replace(row, path=row.path.replace(".router", ".router.proj"), sources=("proj",))
-            if row.kind == "router"
-            else row
-            for row in build.rows[start:]
-        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

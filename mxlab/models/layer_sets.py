@@ -184,6 +184,50 @@ def by_sparse_step(build: Build) -> tuple[int, ...]:
     return tuple(i for i in build.layers if i not in dense and (i + 1) % (step or 1) == 0)
 
 
+def after_num_dense(build: Build) -> tuple[int, ...]:
+    """Return AFMoE's expert layers: all after ``num_dense_layers``."""
+    return build.layers[build.size("num_dense_layers", 0) :]
+
+
+def within_range(build: Build) -> tuple[int, ...]:
+    """Return ERNIE-4.5's expert layers: from start to end, each ``moe_layer_interval``th."""
+    config = build.config
+    step = config.whole("moe_layer_interval", 1, MAX_LAYERS) or 1
+    first = build.size("moe_layer_start_index", 0)
+    last = config.get("moe_layer_end_index")
+    if last in (None, -1):
+        build.derive("experts up to the last layer (moe_layer_end_index absent or -1)")
+        end = build.depth - 1
+    else:
+        end = config.whole("moe_layer_end_index", 0, MAX_LAYERS) or 0
+    return tuple(i for i in build.layers if first <= i <= end and (i + 1) % step == 0)
+
+
+def by_mixer(kind: str) -> LayerRule:
+    """Return the rule for mamba or attention, of models that say so by name or by index."""
+
+    def chosen(build: Build) -> tuple[int, ...]:
+        types = build.per_layer("layer_types") or build.per_layer("layers_block_type")
+        if types is None:
+            attending = build.config.numbers("attn_layer_indices")
+            if attending is None:
+                build.lacks("layer_types")
+                return ()
+            types = tuple(
+                "attention" if index in frozenset(attending) else "mamba" for index in build.layers
+            )
+        for index, name in enumerate(types):
+            if _LETTERS.get(name) not in ("M", "*"):
+                raise InputError(
+                    f"{build.config.at('layer_types')}[{index}] is {quote(name)}: "
+                    "expected mamba or attention"
+                )
+        letter = "M" if kind == "mamba" else "*"
+        return tuple(index for index, name in enumerate(types) if _LETTERS[name] == letter)
+
+    return chosen
+
+
 def by_interleave(build: Build) -> tuple[int, ...]:
     """Return the expert layers of Llama-4: each ``interleave_moe_layer_step``th."""
     listed = build.config.numbers("moe_layers")

@@ -58,7 +58,7 @@ def lay_out_mlp(
 ) -> None:
     """Add one MLP: column-parallel up (and gate), row-parallel down."""
     up, down = names
-    at = f"{build.block}{module}."
+    at = f"{build.block}{module}." if module else build.block
     build.column(
         up,
         [width] * (2 if gated else 1),
@@ -189,6 +189,20 @@ class Experts:
             module=f"{self.module}.{self.shared}",
             indices=indices,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionalExperts:
+    """Experts that the config may do without: a flag that is not true, or none of them."""
+
+    experts: Experts
+    flag: str = ""  # key of a boolean; "" asks whether there are any
+
+    def lay_out(self, build: Build) -> None:
+        """Add the rows."""
+        there = build.config.flag(self.flag) if self.flag else build.optional(self.experts.count, 0)
+        if there:
+            self.experts.lay_out(build)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Linear attention: the gated delta net of Qwen3.5 and Qwen3-Next, Mamba-2 of Nemotron-H."""
+"""Linear attention: the gated delta net of Qwen3.5 and Qwen3-Next, and Mamba-2."""
 
 from dataclasses import dataclass
 
@@ -64,6 +64,7 @@ class Mamba2:
     """Mamba-2's input linear (z, x, B, C, dt) and output linear."""
 
     layers: LayerRule
+    module: str = "mixer"
 
     def lay_out(self, build: Build) -> None:
         """Add the rows. One B/C group is copied to every rank; several must divide."""
@@ -72,7 +73,7 @@ class Mamba2:
             return
         heads, dim = build.size("mamba_num_heads"), build.size("mamba_head_dim")
         groups, state = build.size("n_groups"), build.size("ssm_state_size")
-        at = f"{build.block}mixer."
+        at = f"{build.block}{self.module}."
 
         def in_proj() -> Shape:
             per_rank = divide("mamba_num_heads", heads, build.tp)
@@ -82,24 +83,24 @@ class Mamba2:
             return (per_rank * dim, per_rank * dim, state_width, state_width, per_rank), hidden
 
         build.add(
-            "mixer.in_proj",
+            f"{self.module}.in_proj",
             in_proj,
             shard="column",
-            sources=("mixer.in_proj",),
+            sources=(f"{self.module}.in_proj",),
             path=at + "in_proj",
             indices=indices,
         )
         build.row(
-            "mixer.out_proj",
+            f"{self.module}.out_proj",
             hidden,
             ("mamba_num_heads", heads),
             unit=dim,
-            sources=("mixer.out_proj",),
+            sources=(f"{self.module}.out_proj",),
             path=at + "out_proj",
             indices=indices,
         )
         if groups == 1 and build.tp > 1:
             build.notes.append(
-                f"mixer.in_proj: n_groups = 1 is copied to {build.tp} ranks; SGLang refuses that "
-                "for quantised models"
+                f"{self.module}.in_proj: n_groups = 1 is copied to {build.tp} ranks; "
+                "SGLang refuses that for quantised models"
             )

@@ -3,7 +3,7 @@
 Serving systems can also run the encoder data-parallel; then every linear has its TP 1 shape.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxlab.models.build import Build, Shape
 from mxlab.models.config import MAX_LAYERS, Section
@@ -29,8 +29,13 @@ class Tower:
     down_source: str
     block: str  # module path of one layer
     attention: str  # module of the attention inside a layer
+    mlp: str = "mlp"
     merger: tuple[str, str] | None = None  # the two linears of the patch merger
     deepstack: bool = False  # one more merger a listed layer
+    hidden: str = "hidden_size"
+    width: str = "intermediate_size"
+    ratio: str = ""  # key of the MLP's width in hidden sizes, where that is how it is said
+    merged: str = "out_hidden_size"
     projector: str = ""  # what joins tower and decoder and SGLang keeps in 16 bit
 
     def lay_out(self, build: Build, vision: Section | None) -> None:
@@ -42,16 +47,18 @@ class Tower:
             return
         sizes = {
             key: vision.whole(key, 1, MAX_LAYERS if key == self.depth else 1 << 24)
-            for key in ("hidden_size", "intermediate_size", self.depth, self.heads)
+            for key in (self.hidden, self.ratio or self.width, self.depth, self.heads)
         }
         absent = [vision.at(key) for key, value in sizes.items() if value is None]
         if absent:
             build.unknown.append(f"vision tower (the config lacks {', '.join(absent)})")
             return
         hidden, width, depth, heads = (value or 1 for value in sizes.values())
+        if self.ratio:
+            width *= hidden
         if hidden % heads:
             build.unknown.append(
-                f"vision tower ({vision.at('hidden_size')} = {hidden} is not a multiple of "
+                f"vision tower ({vision.at(self.hidden)} = {hidden} is not a multiple of "
                 f"{self.heads} = {heads})"
             )
             return
@@ -91,7 +98,7 @@ class Tower:
             [member] * (2 if self.gated else 1),
             hidden,
             sources=self.up_sources,
-            path=f"{at}mlp.{self.up.rsplit('.', 1)[-1]}",
+            path=f"{at}{self.mlp}.{self.up.rsplit('.', 1)[-1]}",
             indices=indices,
         )
         build.row(
@@ -99,16 +106,16 @@ class Tower:
             hidden,
             member,
             sources=(self.down_source,),
-            path=f"{at}mlp.{self.down.rsplit('.', 1)[-1]}",
+            path=f"{at}{self.mlp}.{self.down.rsplit('.', 1)[-1]}",
             indices=indices,
         )
 
     def _lay_out_merger(self, build: Build, vision: Section, hidden: int) -> None:
-        merge, out = vision.whole("spatial_merge_size", 1, 64), vision.whole("out_hidden_size")
+        merge, out = vision.whole("spatial_merge_size", 1, 64), vision.whole(self.merged)
         if merge is None or out is None or self.merger is None:
             build.unknown.append(
                 f"visual.merger (the config lacks {vision.at('spatial_merge_size')} or "
-                f"{vision.at('out_hidden_size')})"
+                f"{vision.at(self.merged)})"
             )
             return
         wide = hidden * merge**2
@@ -198,3 +205,36 @@ def qwen3_vl_tower(block: str) -> Tower:
         merger=("linear_fc1", "linear_fc2"),
         deepstack=True,
     )
+
+
+#: Qwen2-VL: embed_dim is the tower's width, hidden_size that of the decoder
+QWEN2_VL = replace(
+    QWEN2_5_VL,
+    hidden="embed_dim",
+    ratio="mlp_ratio",
+    merged="hidden_size",
+    gated=False,
+    up="mlp.fc1",
+    up_sources=("visual.mlp.fc1",),
+    down="mlp.fc2",
+    down_source="visual.mlp.fc2",
+)
+
+#: Pixtral: Llama's layer without a cache
+PIXTRAL = Tower(
+    depth="num_hidden_layers",
+    heads="num_attention_heads",
+    qkv="attention.qkv_proj",
+    qkv_sources=("q_proj", "k_proj", "v_proj"),
+    out="attention.o_proj",
+    out_source="o_proj",
+    gated=True,
+    up="feed_forward.gate_up_proj",
+    up_sources=("gate_proj", "up_proj"),
+    down="feed_forward.down_proj",
+    down_source="down_proj",
+    block="vision_tower.transformer.layers.{layer}.",
+    attention="attention",
+    mlp="feed_forward",
+    projector="multi_modal_projector",
+)
