@@ -13,7 +13,10 @@ from mxlab.errors import choose
 from mxlab.explorers.protocol import Explorer, read_state
 
 #: name of the explorer (and of its module) -> its class in notebooks
-EXPLORERS = {"will_it_run": "WillItRun"}
+EXPLORERS = {
+    "one_byte": "OneByte",
+    "will_it_run": "WillItRun",
+}
 
 __all__ = ["EXPLORERS", "answer", "drawn", "explorer"]
 

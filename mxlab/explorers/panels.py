@@ -79,13 +79,15 @@ class Verdicts(Panel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts(Panel):
-    """Name, value, and how the value came about."""
+    """Name, value, and how the value came about; ``tones`` tie a row to cells of that colour."""
 
     rows: tuple[tuple[str, str, str], ...]
+    tones: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the panel as JSON for the face."""
-        return _head(self, "facts") | {"rows": [list(row) for row in self.rows]}
+        rows = [list(row) for row in self.rows]
+        return _head(self, "facts") | {"rows": rows, "tones": list(self.tones)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Grid(Panel):
     sets: str = ""
     values: Sequence[Sequence[int | str | None]] = ()
     chosen: tuple[tuple[int, int], ...] = ()
+    tones: tuple[int, ...] = ()  # of the legend, where they are not 0, 1, 2, ...
 
     def __post_init__(self) -> None:
         if len(self.rows) * len(self.columns) > MOST_CELLS:
@@ -135,6 +138,7 @@ class Grid(Panel):
             "sets": self.sets,
             "values": [list(row) for row in self.values],
             "chosen": [list(place) for place in self.chosen],
+            "tones": list(self.tones or range(len(self.legend))),
         }
 
 

@@ -90,7 +90,9 @@ def _grid(parts: list[str], panel: Grid, y: int) -> int:
     across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
     for index, name in enumerate(panel.legend):
         x = _PAD + index * across
-        parts.append(_box(x, y - 9, 11, 11, TONES[index].tint))
+        parts.append(
+            _box(x, y - 9, 11, 11, TONES[panel.tones[index] if panel.tones else index].tint)
+        )
         parts.append(_text(x + 16, y, name, size=11, fill=DIM))
     y += 20
     left = _PAD + 48

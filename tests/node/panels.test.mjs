@@ -28,7 +28,7 @@ const drawing = { ...head("drawing", "d"), width: 100, height: 60, legend: [[0, 
   ] };
 const grid = { ...head("grid", "g"), corner: "bit", columns: ["7", "6"], rows: ["code"],
   text: [["0", "1"]], tone: [[3, 0]], key: [[7, 8]], legend: ["a"], say: "Bit {column}: {text}",
-  nothing: "", sample: [], sets: "code", values: [[254, null]], chosen: [[0, 1]] };
+  nothing: "", sample: [], sets: "code", values: [[254, null]], chosen: [[0, 1]], tones: [0] };
 const spec = { name: "e", title: "E", question: "?", controls: [
   { kind: "numbers", name: "v", label: "Values", group: "", help: "Drag.", default: "1,2,3", count: 3,
     presets: [["tiny", "0.1,0.2,0.3"]] },

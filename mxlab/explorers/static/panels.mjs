@@ -14,8 +14,9 @@ function facts(first) {
   const node = frame(first, h("table", { class: "plain" }, alt, body));
   const update = (panel) => {
     alt.textContent = panel.alt;
-    body.replaceChildren(...panel.rows.map(([name, value, how]) =>
-      h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "value" }, value),
+    body.replaceChildren(...panel.rows.map(([name, value, how], i) =>
+      h("tr", {}, h("th", { scope: "row" }, panel.tones[i] >= 0
+        ? h("span", { class: `swatch t${panel.tones[i]}`, "aria-hidden": "true" }) : "", name), h("td", { class: "value" }, value),
         h("td", { class: "how" }, how))));
   };
   update(first);
@@ -154,7 +155,7 @@ function grid(first, context) {
       write(th, i ? panel.columns[i - 1] : panel.corner);
     });
     legend.replaceChildren(...panel.legend.map((text, i) =>
-      h("li", {}, h("span", { class: `swatch t${i}`, "aria-hidden": "true" }), text)));
+      h("li", {}, h("span", { class: `swatch t${panel.tones[i]}`, "aria-hidden": "true" }), text)));
     cells.forEach((row, r) => {
       write(rows[r].firstChild, panel.rows[r]);
       row.forEach((td, c) => {
