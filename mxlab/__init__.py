@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from mxlab.errors import InputError
     from mxlab.explain import explain
     from mxlab.gemm import gemm
-    from mxlab.guards import Deployment, check
+    from mxlab.guards import CallFacts, Deployment, check
     from mxlab.layout import layout
+    from mxlab.matrix import matrix
     from mxlab.models import shapes
     from mxlab.scale import scale_byte
 
 _HOME = {
+    "CallFacts": "mxlab.guards",
     "Deployment": "mxlab.guards",
     "InputError": "mxlab.errors",
     "MXArray": "mxlab.arrays",
@@ -42,6 +44,7 @@ _HOME = {
     "gemm": "mxlab.gemm",
     "interleave": "mxlab.arrays",
     "layout": "mxlab.layout",
+    "matrix": "mxlab.matrix",
     "quantize": "mxlab.arrays",
     "quantize_block": "mxlab.block",
     "scale_byte": "mxlab.scale",
@@ -50,6 +53,7 @@ _HOME = {
 
 __all__ = [  # noqa: RUF022 - the version first
     "__version__",
+    "CallFacts",
     "Deployment",
     "InputError",
     "MXArray",
@@ -63,6 +67,7 @@ __all__ = [  # noqa: RUF022 - the version first
     "gemm",
     "interleave",
     "layout",
+    "matrix",
     "quantize",
     "quantize_block",
     "scale_byte",
