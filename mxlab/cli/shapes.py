@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_linear_argument(parser)
     parser.add_argument("--tp", default="1", help="tensor-parallel size, 1..1024 (default 1)")
     parser.add_argument("--ep", default="1", help="expert-parallel size, a divisor of TP")
+    parser.add_argument(
+        "--attn-dp-size",
+        default="1",
+        help="groups of ranks that each hold the attention whole, a divisor of TP (SGLang's flag)",
+    )
 
 
 def _where(row: Linear) -> str:
@@ -86,6 +91,7 @@ def _headline(found: Shapes) -> str:
     name = found.architecture or found.model_type or _UNNAMED.get(found.model.kind, "")
     model = ascii(name)[1:-1][:80]
     ranks = f"TP {found.tp}" + (f", EP {found.ep}" if found.ep > 1 else "")
+    ranks += f", attention DP {found.attn_dp}" if found.attn_dp > 1 else ""
     if found.loads is None:
         why = "sizes are missing" if found.family else "no recipe"
         return f"{model}, {ranks}: {why}, nothing derived"
@@ -104,7 +110,8 @@ def _differences(found: Shapes) -> tuple[str, ...]:
 def run(args: argparse.Namespace) -> Result:
     """Run the verb."""
     source = model_source(args.config, args.linear)
-    found = shapes(source, plain_number(args.tp), plain_number(args.ep))  # type: ignore[arg-type]
+    sizes = [plain_number(size) for size in (args.tp, args.ep, args.attn_dp_size)]
+    found = shapes(source, *sizes)  # type: ignore[arg-type]
     claim = describe_quantization(found.config)
     data = {**found.to_json(), "quantization": claim.to_json() if claim else None}
     lines = [_headline(found)]

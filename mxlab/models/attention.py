@@ -15,7 +15,7 @@ _KV = "num_key_value_heads"
 def heads_per_rank(build: Build, heads: int, *, kv: bool) -> int | None:
     """Return the heads of one rank, None when they cannot be split."""
     try:
-        return kv_heads(heads, build.tp) if kv else divide(_HEADS, heads, build.tp)
+        return kv_heads(heads, build.attn_tp) if kv else divide(_HEADS, heads, build.attn_tp)
     except Indivisible:
         return None
 
@@ -105,8 +105,8 @@ class Gqa:
         gated = self._gate(build)
 
         def qkv() -> Shape:
-            queries = divide(self.heads_key, heads, build.tp) * dim * gated
-            keys = kv_heads(kv, build.tp, self.kv_key)
+            queries = divide(self.heads_key, heads, build.attn_tp) * dim * gated
+            keys = kv_heads(kv, build.attn_tp, self.kv_key)
             return (queries, keys * dim, keys * values), hidden
 
         at = f"{build.block}{self.module}"
@@ -127,6 +127,7 @@ class Gqa:
             sources=self.out_sources,
             path=f"{at}.{self.out.rsplit('.', 1)[-1]}",
             indices=indices,
+            ranks=build.attn_tp,
         )
         if not indices:
             return None

@@ -41,6 +41,12 @@ class Build:
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    attn_dp: int = 1  # groups that each hold the attention whole (--attn-dp-size)
+
+    @property
+    def attn_tp(self) -> int:
+        """Ranks that share one attention."""
+        return self.tp // self.attn_dp
 
     def key(self, name: str) -> str:
         """Return the family's own key for a name of the field."""
@@ -186,12 +192,14 @@ class Build:
         path: str,
         indices: tuple[int, ...],
         unit: int = 1,
+        ranks: int | None = None,
     ) -> None:
         """Add a row-parallel row: K, ``unit`` times the member's count, is split."""
         name, count = member
+        by = self.tp if ranks is None else ranks
         self.add(
             linear,
-            lambda: ((n,), divide(name, count, self.tp) * unit),
+            lambda: ((n,), divide(name, count, by) * unit),
             shard="row",
             sources=sources,
             path=path,

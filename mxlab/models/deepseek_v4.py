@@ -90,7 +90,7 @@ class CompressedMqa:
         )
         build.add(
             "wq_b",
-            lambda: ((divide("num_attention_heads", heads, build.tp) * dim,), q_lora),
+            lambda: ((divide("num_attention_heads", heads, build.attn_tp) * dim,), q_lora),
             shard="column",
             sources=("wq_b",),
             path=at + "wq_b",
@@ -98,7 +98,7 @@ class CompressedMqa:
         )
         build.add(
             "wo_a",
-            lambda: ((divide("o_groups", groups, build.tp) * o_lora,), heads // groups * dim),
+            lambda: ((divide("o_groups", groups, build.attn_tp) * o_lora,), heads // groups * dim),
             shard="column",
             sources=("wo_a",),
             path=at + "wo_a",
@@ -113,6 +113,7 @@ class CompressedMqa:
             sources=("wo_b",),
             path=at + "wo_b",
             indices=layers,
+            ranks=build.attn_tp,
         )
         self._compressors(build, at, dim)
 

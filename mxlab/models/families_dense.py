@@ -64,6 +64,7 @@ DENSE: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3",
+        attention_dp=True,
         architectures=("Qwen3ForCausalLM",),
         model_types=("qwen3",),
         parts=(_STRICT, _GATED),

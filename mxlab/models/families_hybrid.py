@@ -35,18 +35,21 @@ _MAMBA_KEYS = {
 HYBRID: tuple[Family, ...] = (
     Family(
         name="qwen3_5",
+        attention_dp=True,
         architectures=("Qwen3_5ForCausalLM",),
         model_types=("qwen3_5_text",),
         parts=QWEN3_5_PARTS,
     ),
     Family(
         name="qwen3_5_moe",
+        attention_dp=True,
         architectures=("Qwen3_5MoeForCausalLM",),
         model_types=("qwen3_5_moe_text",),
         parts=QWEN3_5_MOE_PARTS,
     ),
     Family(
         name="qwen3_next",
+        attention_dp=True,
         architectures=("Qwen3NextForCausalLM",),
         model_types=("qwen3_next",),
         parts=(
@@ -66,6 +69,7 @@ HYBRID: tuple[Family, ...] = (
     ),
     Family(
         name="nemotron_h",
+        attention_dp=True,
         architectures=("NemotronHForCausalLM",),
         model_types=("nemotron_h",),
         parts=(
@@ -105,6 +109,7 @@ HYBRID: tuple[Family, ...] = (
     ),
     Family(
         name="falcon_h1",
+        attention_dp=True,
         architectures=("FalconH1ForCausalLM",),
         model_types=("falcon_h1",),
         parts=(

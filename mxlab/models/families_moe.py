@@ -83,6 +83,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="qwen2_moe",
+        attention_dp=True,
         architectures=("Qwen2MoeForCausalLM",),
         model_types=("qwen2_moe",),
         parts=(
@@ -98,12 +99,14 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_moe",
+        attention_dp=True,
         architectures=("Qwen3MoeForCausalLM",),
         model_types=("qwen3_moe",),
         parts=(_DERIVED, _QWEN_DENSE, Experts(layers=by_sparse_step)),
     ),
     Family(
         name="gpt_oss",
+        attention_dp=True,
         architectures=("GptOssForCausalLM",),
         model_types=("gpt_oss",),
         parts=(
@@ -113,12 +116,14 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="glm4_moe",
+        attention_dp=True,
         architectures=("Glm4MoeForCausalLM",),
         model_types=("glm4_moe",),
         parts=(_STRICT, *_DEEPSEEK_PARTS),
     ),
     Family(
         name="minimax_m2",
+        attention_dp=True,
         architectures=("MiniMaxM2ForCausalLM",),
         model_types=("minimax_m2",),
         parts=(
@@ -133,6 +138,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="minimax_m3",
+        attention_dp=True,
         architectures=("MiniMaxM3SparseForCausalLM", "MiniMaxM3ForCausalLM"),
         model_types=("minimax_m3",),
         parts=MINIMAX_M3_PARTS,
@@ -140,12 +146,14 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="deepseek_v2",
+        attention_dp=True,
         architectures=("DeepseekV2ForCausalLM",),
         model_types=("deepseek_v2",),
         parts=(Mla(), *_DEEPSEEK_PARTS),
     ),
     Family(
         name="deepseek_v3",
+        attention_dp=True,
         architectures=("DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"),
         model_types=("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"),
         parts=(Mla(indexer=True), *_DEEPSEEK_PARTS),
@@ -153,6 +161,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="deepseek_v4",
+        attention_dp=True,
         architectures=("DeepseekV4ForCausalLM",),
         model_types=("deepseek_v4",),
         parts=_DEEPSEEK_V4_PARTS,
@@ -162,6 +171,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="deepseek_v41",
+        attention_dp=True,
         architectures=("DeepseekV41ForCausalLM",),
         model_types=("deepseek_v41", "deepseek_v41_text"),
         parts=_DEEPSEEK_V4_PARTS,
@@ -173,6 +183,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="hy_v4",
+        attention_dp=True,
         architectures=("HYV4ForCausalLM",),
         model_types=("hy_v4",),
         parts=(
@@ -186,6 +197,7 @@ MOE: tuple[Family, ...] = (
     ),
     Family(
         name="mimo_v2",
+        attention_dp=True,
         architectures=("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"),
         model_types=("mimo_v2_flash", "mimo_v2"),
         parts=(

@@ -46,6 +46,7 @@ MOE_MORE: tuple[Family, ...] = (
     ),
     Family(
         name="glm4_moe_lite",
+        attention_dp=True,
         architectures=("Glm4MoeLiteForCausalLM",),
         model_types=("glm4_moe_lite",),
         parts=(Mla(), *_DEEPSEEK),
@@ -64,6 +65,7 @@ MOE_MORE: tuple[Family, ...] = (
     ),
     Family(
         name="exaone_moe",
+        attention_dp=True,
         architectures=("ExaoneMoeForCausalLM",),
         model_types=("exaone_moe",),
         parts=(_DERIVED, *_COUNTED),

@@ -60,6 +60,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_vl",
+        attention_dp=True,
         architectures=("Qwen3VLForConditionalGeneration",),
         model_types=("qwen3_vl",),
         parts=(Gqa(), _GATED),
@@ -70,6 +71,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_vl_moe",
+        attention_dp=True,
         architectures=("Qwen3VLMoeForConditionalGeneration",),
         model_types=("qwen3_vl_moe",),
         parts=(
@@ -84,6 +86,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_5",
+        attention_dp=True,
         architectures=("Qwen3_5ForConditionalGeneration",),
         model_types=("qwen3_5",),
         parts=QWEN3_5_PARTS,
@@ -94,6 +97,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_5_moe",
+        attention_dp=True,
         architectures=("Qwen3_5MoeForConditionalGeneration",),
         model_types=("qwen3_5_moe",),
         parts=QWEN3_5_MOE_PARTS,
@@ -104,6 +108,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="minimax_m3_vl",
+        attention_dp=True,
         architectures=("MiniMaxM3SparseForConditionalGeneration",),
         model_types=("minimax_m3_vl",),
         parts=MINIMAX_M3_PARTS,
@@ -119,6 +124,7 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="kimi_k25",
+        attention_dp=True,
         architectures=("KimiK25ForConditionalGeneration",),
         model_types=("kimi_k25",),
         parts=(
@@ -133,12 +139,14 @@ MULTIMODAL: tuple[Family, ...] = (
     ),
     Family(
         name="llama4",
+        attention_dp=True,
         architectures=("Llama4ForCausalLM",),
         model_types=("llama4_text",),
         parts=_LLAMA4_PARTS,
     ),
     Family(
         name="llama4",
+        attention_dp=True,
         architectures=("Llama4ForConditionalGeneration",),
         model_types=("llama4",),
         parts=_LLAMA4_PARTS,

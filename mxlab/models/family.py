@@ -46,5 +46,6 @@ class Family:
     unknown: tuple[str, ...] = ()  # what the recipe leaves out, and why
     notes: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()  # other names of stored weights -> the row's
+    attention_dp: bool = False  # SGLang's model splits attention over tp / --attn-dp-size ranks
     often_incomplete: bool = False  # configs go round without sizes: unknown, not an error
     unquantized: tuple[str, ...] = ()  # rows whose name starts so have no quantisation config

@@ -59,9 +59,11 @@ class IndexedGqa:
         plain = tuple(index for index in indexed if index not in with_value)
 
         def index_qkv() -> Shape:
-            if build.tp > heads and build.tp % heads:
-                raise Indivisible(f"tp={build.tp} not divisible by sparse_num_index_heads={heads}")
-            ranks = min(build.tp, heads)
+            if build.attn_tp > heads and build.attn_tp % heads:
+                raise Indivisible(
+                    f"tp={build.attn_tp} not divisible by sparse_num_index_heads={heads}"
+                )
+            ranks = min(build.attn_tp, heads)
             per_rank = divide("sparse_num_index_heads", heads, ranks)
             return (per_rank * dim, dim), build.hidden
 

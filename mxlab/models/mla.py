@@ -35,7 +35,7 @@ class Mla:
         def by_head(name: str, width: int, k: int) -> None:
             build.add(
                 name,
-                lambda: ((divide(_HEADS, heads, build.tp) * width,), k),
+                lambda: ((divide(_HEADS, heads, build.attn_tp) * width,), k),
                 shard="column",
                 sources=(name,),
                 path=at + name,
@@ -65,11 +65,12 @@ class Mla:
             sources=("o_proj",),
             path=at + "o_proj",
             indices=indices,
+            ranks=build.attn_tp,
         )
         if self.gate:
             build.add(
                 "linear_gate",
-                lambda: ((divide(_HEADS, heads, build.tp) * value,), hidden),
+                lambda: ((divide(_HEADS, heads, build.attn_tp) * value,), hidden),
                 shard="column",
                 sources=("gate_proj",),
                 path=at + "linear_gate",

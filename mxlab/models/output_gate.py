@@ -19,7 +19,7 @@ class GatedOutput:
         dim = head_dim_of(build, derivable=False)
         build.add(
             "self_attn.gate_proj",
-            lambda: ((divide(_HEADS, heads, build.tp) * dim,), hidden),
+            lambda: ((divide(_HEADS, heads, build.attn_tp) * dim,), hidden),
             shard="column",
             sources=("self_attn.gate_proj",),
             path=f"{build.block}self_attn.gate_proj",

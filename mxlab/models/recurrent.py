@@ -28,8 +28,8 @@ class GatedDeltaNet:
         at = f"{build.block}linear_attn."
 
         def qkvz() -> Shape:
-            keys = divide("linear_num_key_heads", key_heads, build.tp) * key_dim
-            values = divide("linear_num_value_heads", value_heads, build.tp) * value_dim
+            keys = divide("linear_num_key_heads", key_heads, build.attn_tp) * key_dim
+            values = divide("linear_num_value_heads", value_heads, build.attn_tp) * value_dim
             return (keys, keys, values, values), hidden
 
         build.add(
@@ -47,6 +47,7 @@ class GatedDeltaNet:
             sources=self.ba_sources,
             path=at + "in_proj_ba",
             indices=indices,
+            ranks=build.attn_tp,
         )
         build.row(
             "linear_attn.out_proj",
@@ -56,6 +57,7 @@ class GatedDeltaNet:
             sources=("linear_attn.out_proj",),
             path=at + "out_proj",
             indices=indices,
+            ranks=build.attn_tp,
         )
 
 
@@ -76,10 +78,10 @@ class Mamba2:
         at = f"{build.block}{self.module}."
 
         def in_proj() -> Shape:
-            per_rank = divide("mamba_num_heads", heads, build.tp)
-            if groups != 1 and groups % build.tp:
-                raise Indivisible(f"n_groups={groups} not divisible by {build.tp}")
-            state_width = max(1, groups // build.tp) * state
+            per_rank = divide("mamba_num_heads", heads, build.attn_tp)
+            if groups != 1 and groups % build.attn_tp:
+                raise Indivisible(f"n_groups={groups} not divisible by {build.attn_tp}")
+            state_width = max(1, groups // build.attn_tp) * state
             return (per_rank * dim, per_rank * dim, state_width, state_width, per_rank), hidden
 
         build.add(
@@ -98,9 +100,10 @@ class Mamba2:
             sources=(f"{self.module}.out_proj",),
             path=at + "out_proj",
             indices=indices,
+            ranks=build.attn_tp,
         )
-        if groups == 1 and build.tp > 1:
+        if groups == 1 and build.attn_tp > 1:
             build.notes.append(
-                f"{self.module}.in_proj: n_groups = 1 is copied to {build.tp} ranks; "
+                f"{self.module}.in_proj: n_groups = 1 is copied to {build.attn_tp} ranks; "
                 "SGLang refuses that for quantised models"
             )

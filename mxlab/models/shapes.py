@@ -37,6 +37,7 @@ class Shapes:
     family: str | None
     tp: int
     ep: int
+    attn_dp: int
     loads: bool | None
     why: tuple[str, ...]
     vision_only: bool
@@ -61,6 +62,7 @@ class Shapes:
             "family": self.family,
             "tp": self.tp,
             "ep": self.ep,
+            "attn_dp": self.attn_dp,
             "loads": self.loads,
             "why": list(self.why),
             "vision_only": self.vision_only,
@@ -74,13 +76,16 @@ class Shapes:
         }
 
 
-def _check_ranks(tp: int, ep: int) -> None:
+def _check_ranks(tp: int, **sizes: int) -> None:
     whole_number("tp", tp, 1, MAX_RANKS)
-    whole_number("ep", ep, 1, MAX_RANKS)
-    if tp % ep:
-        divisors = [n for n in range(1, tp + 1) if tp % n == 0]
-        near = min(divisors, key=lambda n: (abs(n - ep), n))
-        raise InputError(f"ep is {ep}: expected a divisor of tp = {tp}; the nearest is {near}")
+    for name, size in sizes.items():
+        whole_number(name, size, 1, MAX_RANKS)
+        if tp % size:
+            divisors = [n for n in range(1, tp + 1) if tp % n == 0]
+            near = min(divisors, key=lambda n: (abs(n - size), n))
+            raise InputError(
+                f"{name} is {size}: expected a divisor of tp = {tp}; the nearest is {near}"
+            )
 
 
 def _tied(config: Section, decoder: Section, default: bool) -> bool:
@@ -116,10 +121,19 @@ def _mark_unquantized(family: Family | None, row: Linear) -> Linear:
     return replace(row, unquantized=why) if why else row
 
 
-def _derive(family: Family, config: Section, tp: int, ep: int) -> tuple[Build, KvCache | None]:
+def _derive(
+    family: Family, config: Section, tp: int, ep: int, attn_dp: int = 1
+) -> tuple[Build, KvCache | None]:
     nested = config.section(family.nested) if family.nested else None
     decoder = nested or config
     build = Build(config=decoder, tp=tp, ep=ep, block=family.block, keys=family.keys)
+    if attn_dp > 1 and family.attention_dp:
+        build.attn_dp = attn_dp
+    elif attn_dp > 1:
+        build.notes.append(
+            f"attn_dp = {attn_dp} changes nothing: SGLang's model for {family.name} splits "
+            "attention over all TP ranks"
+        )
     caches: list[KvCache] = []
     try:
         build.per_layer("layer_types")
@@ -186,18 +200,19 @@ def _from_weights(
     return build, None, compared(model, family, build, tuple(whole.rows))
 
 
-def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
+def shapes(source: Source, tp: int = 1, ep: int = 1, attn_dp: int = 1) -> Shapes:
     """Return the effective shape of every linear of a model on one rank.
 
     ``source`` is what `read_model` takes. ``tp`` ranks share a linear, ``tp / ep`` the width of
-    one expert (SGLang's rule). Shapes are (N, K) = (output, input) features. Raises InputError for
-    a config that is not one, a missing or impossible size, and sizes of TP that cannot be. A linear
-    that does not divide stays as a row with ``invalid``. Source: SGLang 0.5.23 and vLLM 0.33.0.
+    one expert, ``tp / attn_dp`` one attention (SGLang's rules). Shapes are (N, K) = (output, input)
+    features. Raises InputError for a config that is not one, a missing or impossible size, and
+    sizes of TP that cannot be. A linear that does not divide stays as a row with ``invalid``.
+    Source: SGLang 0.5.23 and vLLM 0.33.0.
 
     >>> [(row.linear, row.n, row.k) for row in shapes("Llama-3.1-8B", tp=8).layers][:2]
     [('qkv_proj', 768, 4096), ('o_proj', 4096, 512)]
     """
-    _check_ranks(tp, ep)
+    _check_ranks(tp, ep=ep, attn_dp=attn_dp)
     model = read_model(source)
     section = Section(model.config)
     architecture = model_type = ""
@@ -212,7 +227,7 @@ def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
     unknown: tuple[str, ...] = ()
     if family is not None:
         try:
-            build, cache = _derive(family, section, tp, ep)
+            build, cache = _derive(family, section, tp, ep, attn_dp)
         except MissingKeys as error:
             if model.stored:
                 notes += (f"{error}: the stored weights are read by their names",)
@@ -242,6 +257,7 @@ def shapes(source: Source, tp: int = 1, ep: int = 1) -> Shapes:
         family=family.name if family else None,
         tp=tp,
         ep=ep,
+        attn_dp=attn_dp,
         loads=not broken if rows else None,
         why=tuple(sorted({row.invalid for row in broken if row.invalid})),
         vision_only=bool(broken) and all(row.linear.startswith("visual.") for row in broken),
