@@ -77,7 +77,7 @@ def test_cells_agree_with_what_sglang_resolved() -> None:
                 assert found.message == case["outcome"]["message"]
             counted[refused] += 1
     assert counted[True] >= 1
-    assert counted[False] >= 5
+    assert counted[False] >= 1
 
 
 def test_the_matrix_of_2880() -> None:
