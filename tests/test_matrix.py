@@ -138,6 +138,8 @@ def test_cuda_is_for_the_nvidia_columns() -> None:
     for cuda, status in (("12.9", S), ("13.0", P)):
         cells = matrix(2944, 2944, gpus=["rtx5090", "mi355x"], systems=["flashinfer"], cuda=cuda)
         assert at(cells, "flashinfer", "b12x", "rtx5090").status is status
+    amd = ["mi300x", "mi355x"]
+    assert matrix(2944, 2944, gpus=amd, cuda="6.0") == matrix(2944, 2944, gpus=amd)
     with pytest.raises(InputError, match="toolkit is 'x'"):
         matrix(128, 128, cuda="x")
 
