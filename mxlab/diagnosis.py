@@ -223,7 +223,7 @@ def conclude(report: Report) -> dict[str, Any]:
         outcome = "stops"
     elif report.shapes.unknown or Status.UNKNOWN in statuses:
         outcome = "unknown"
-    elif statuses & set(DEGRADES):
+    elif any(verdict.degrades for _, verdict in heard):
         outcome = "runs-degraded"
     else:
         outcome = "runs"

@@ -16,7 +16,6 @@ __all__ = ["IGNORED", "suggestions"]
 WANTED = 5  # suggestions to offer
 _CHANGES = 3  # at most, at once
 _BUDGET = 400  # evaluations at most
-_DEGRADES = (Status.SILENT, Status.FALLS_BACK, Status.WARNS, Status.UNKNOWN)
 
 _Set = tuple[Change, ...]
 
@@ -65,7 +64,7 @@ def _degrades(report: Report) -> list[str]:
     """Return what is still replaced, slower, wrong in silence or unknown, once a guard."""
     found: dict[str, str] = {}
     for where, verdict in report.subjects():
-        if verdict.status in _DEGRADES:
+        if verdict.degrades or verdict.status is Status.UNKNOWN:
             found.setdefault(
                 verdict.guard, f"{verdict.status} {verdict.guard} at {where}: {verdict.because}"
             )

@@ -30,8 +30,8 @@ _KINDS = {"": "nothing is raised or printed", "warning": "a warning in the log"}
 # What reads as code in a sentence: flags, shapes, names with underscores, comparisons.
 _CODE = re.compile(
     r"--[a-z][a-z0-9-]*(?:[= ](?=[a-z0-9_]*_)[a-z0-9_]+)?"
-    r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
     r"|[A-Za-z0-9_./-]+\.(?:py|cu|cuh|cpp|json)(?::[0-9,-]+)?"
+    r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
     r"|\[[0-9 ,]+\]|\b[A-Za-z]+ (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
 )
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~&^@!])")

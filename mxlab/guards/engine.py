@@ -32,6 +32,7 @@ class Finding:
 
     ``message`` selects one of the guard's messages where it has several; None where the system
     says nothing (it falls back in silence). ``done`` names fixes of the row that are in place.
+    ``notice`` marks a warning after which everything is as it was asked for.
     """
 
     status: Status
@@ -39,6 +40,7 @@ class Finding:
     values: Mapping[str, object] = field(default_factory=dict)
     message: int | None = 0
     done: tuple[str, ...] = ()
+    notice: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,13 @@ class Verdict:
     because: str
     fixes: tuple[str, ...]
     source: str
+    notice: bool = False  #: a warning after which everything is as it was asked for
+
+    @property
+    def degrades(self) -> bool:
+        """Tell whether what runs is slower, replaced or wrong."""
+        warns = self.status is Status.WARNS and not self.notice
+        return warns or self.status in (Status.FALLS_BACK, Status.SILENT)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as the contract's JSON object."""
@@ -178,6 +187,7 @@ def run(guards: Sequence[Guard], facts: Facts, version: str) -> list[Verdict]:
                 because,
                 tuple(fix for fix in guard.fixes if fix not in found.done),
                 guard.source,
+                found.notice,
             )
         )
     return verdicts

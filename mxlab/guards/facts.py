@@ -136,6 +136,7 @@ class LinearFacts:
     output_size: int | None = None
     skip_block_quant_check: bool = False
     mixed_shards: str = ""  # path of a fused layer whose members disagree on being ignored
+    indivisible: str = ""  # why no rank gets a part: ``num_attention_heads=14 not divisible by 4``
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class ExpertFacts:
     activation: str = "silu"
     quantized: bool = True
     why_not: str = ""
+    indivisible: str = ""  # why no rank gets a part, as for a linear
 
 
 @dataclass(frozen=True, slots=True)

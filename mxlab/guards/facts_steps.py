@@ -52,7 +52,6 @@ class GemmInputFacts:
     """An activation handed to a dense linear (n, k), with its scale where it is quantised already.
 
     ``route`` is the kernel's entry point; ``scale_shape`` and ``scale_stride`` are in elements.
-    ``swizzled_copy`` tells whether the layer keeps FlashInfer's copy of the weight scale.
     """
 
     subject: ClassVar[str] = "gemm_input"
@@ -69,9 +68,10 @@ class GemmInputFacts:
     scale_shape: tuple[int, ...] | None = None
     scale_stride: tuple[int, ...] | None = None
     weight_scale_dtype: str = "uint8"
-    weight_scale_ndim: int = 2
+    weight_scale_shape: tuple[int, ...] | None = None  # None: what the kernel expects
     weight_contiguous: bool = True
-    swizzled_copy: bool = False
+    block_n: int = 128  # of block-FP8 weights
+    block_k: int = 128
     swizzled_input: bool = False  # a Mxfp8SwizzledInput
 
 
@@ -182,6 +182,7 @@ class AttentionFacts:
     sfk_dtype: str | None = "float8_e8m0fnu"
     sfv_dtype: str | None = "float8_e8m0fnu"
     sf_vec_size: int | None = None  # None: 32, where the scales are E8M0
+    tile_n: int = 128  # tokens of K and V that the kernel takes at a time
     sfq_interleaved: bool = False
     varlen_q: bool = True
     grad: bool = False

@@ -2,7 +2,7 @@
 
 from mxlab.guards.engine import Finding, Status
 from mxlab.guards.facts import Facts, LinearFacts
-from mxlab.guards.findings import judge, passes, skipped
+from mxlab.guards.findings import judge, modulo, passes, skipped, stops
 from mxlab.guards.values import DTYPE
 
 
@@ -59,6 +59,44 @@ def activation_dtype(facts: Facts) -> str:
 def deep_gemm_shape(n: int, k: int) -> bool:
     """Tell whether DeepGEMM takes an MXFP8 weight (n, k)."""
     return n % 64 == 0 and k % 128 == 0
+
+
+def deep_gemm_serves(n: int, k: int, dtype: str, *, copy: bool) -> Finding:
+    """Return SGLang's check before its DeepGEMM MXFP8 call.
+
+    ``dtype`` is the output's, ``copy`` whether the layer keeps a swizzled scale for FlashInfer.
+    Source: sglang 0.5.23, fp8_utils.py:1042.
+
+    >>> deep_gemm_serves(64, 128, "float16", copy=False).status.value
+    'stops'
+    """
+    shape, bf16 = deep_gemm_shape(n, k), dtype == "bfloat16"
+    because = f"{modulo('N', n, 64)}, {modulo('K', k, 128)}, output {dtype}"
+    if shape and bf16:
+        return passes(because)
+    if copy:
+        text = f"{because}: FlashInfer multiplies with the swizzled copy of the scale"
+        return Finding(Status.FALLS_BACK, text, message=None)
+    return stops(because, shape=shape, dtype=bf16)
+
+
+def flashinfer_takes(k: int, input_k: int, weight_dtype: str) -> tuple[str, Finding]:
+    """Return SGLang's checks before a FlashInfer MXFP8 call: (id of the row that stops, finding).
+
+    The id is "" where all hold. Source: sglang 0.5.23, fp8_utils.py:1890.
+
+    >>> flashinfer_takes(128, 128, "uint8")[0]
+    'fwd-fi-dtype'
+    """
+    if input_k != k:
+        because = f"K of the input {input_k}, of the weight {k}"
+        return "fwd-fi-k-match", stops(because, k=input_k, k_w=k)
+    if k % 32:
+        return "fwd-fi-k32", stops(modulo("K", k, 32), k=k)
+    because = f"{modulo('K', k, 32)}, the weight is {weight_dtype}"
+    if weight_dtype != "float8_e4m3fn":
+        return "fwd-fi-dtype", stops(because)
+    return "", passes(because)
 
 
 def flashinfer_kernel(facts: Facts) -> str | None:
@@ -124,3 +162,18 @@ def tp_column(
         because = f"part {bad[0]} % {block_n} = {bad[0] % block_n} of {list(parts)}"
         return judge(True, because, p=bad[0], bn=block_n)
     return passes(f"every part of {list(parts)} % {block_n} = 0")
+
+
+def prepares_deep_gemm_input(facts: Facts, n: int, k: int) -> tuple[bool, str]:
+    """Tell whether a FlashInfer layer (n, k) also keeps DeepGEMM's scale, and why.
+
+    Source: sglang 0.5.23, fp8.py:995.
+    """
+    p, backend = facts.platform, facts.dense.backend
+    because = (
+        f"backend {backend}, DeepGEMM with UE8M0 {p.ue8m0}, {modulo('N', n, 64)}, "
+        f"{modulo('K', k, 128)}"
+    )
+    named = backend in ("flashinfer_cutedsl", "flashinfer_cutlass")
+    fits = p.cuda and p.blackwell and named and p.deep_gemm and p.ue8m0
+    return fits and deep_gemm_shape(n, k), because

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mxlab.guards.facts import Deployment, Platform, Runner
+from mxlab.guards.platform import env_flag
 from mxlab.guards.quant import parse_modelopt
+from mxlab.guards.settings import setting
 
 #: runners that --moe-runner-backend may name for mxfp8 on CUDA (srt/arg_groups/choices.py:161)
 MXFP8_RUNNERS = (
@@ -75,24 +77,48 @@ def allowed_runners(platform: Platform, asked: str) -> tuple[str, ...]:
 
 
 def constrain(
-    platform: Platform, quantization: str | None, asked: str, a2a: str
+    platform: Platform,
+    quantization: str | None,
+    asked: str,
+    a2a: str,
+    *,
+    w4a16: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
     """Return (runner, the allowed ones where ``asked`` was overruled with a warning).
 
-    Source: sglang 0.5.23, srt/arg_groups/overrides.py:1484.
+    ``w4a16`` is SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16. Source: sglang 0.5.23,
+    srt/arg_groups/overrides.py:1448.
     """
     if quantization == "mxfp8":
         default = "triton" if platform.gfx95 else "flashinfer_trtllm"
-        if a2a == "flashinfer_megamoe":
+        if a2a == "flashinfer_megamoe" and platform.release.megamoe:
             default = "flashinfer_megamoe"
         allowed = allowed_runners(platform, asked)
         if asked == "auto":
             return default, ()
         if asked not in allowed:
             return default, allowed
+    if quantization == "nvfp4_online" and asked == "auto":
+        mega = a2a == "flashinfer_megamoe" and w4a16
+        return "flashinfer_megamoe" if mega else "flashinfer_trtllm", ()
     if quantization == "modelopt_fp4" and asked == "auto" and (platform.sm110 or platform.sm120):
         return "flashinfer_cutlass", ()
     return asked, ()
+
+
+def _v41_dense(d: Deployment, raw: Mapping[str, object] | None, platform: Platform) -> bool:
+    """Tell whether DeepSeek-V4.1 makes ``auto`` flashinfer_cutedsl (deepseek_v4.py:29)."""
+    return (
+        d.architecture == "DeepseekV4ForCausalLM"
+        and setting(d.settings, "model-type") == "deepseek_v41"
+        and platform.sm100
+        and platform.flashinfer
+        and d.fp8_gemm_backend == "auto"
+        and raw is not None
+        and raw.get("quant_method") == "fp8"
+        and raw.get("weight_block_size") == [32, 32]
+        and raw.get("scale_fmt") == "ue8m0"
+    )
 
 
 def runner(deployment: Deployment, raw: Mapping[str, object] | None, platform: Platform) -> Runner:
@@ -120,7 +146,10 @@ def runner(deployment: Deployment, raw: Mapping[str, object] | None, platform: P
         covered = quantization in family.trtllm_for and d.moe_a2a_backend == "none"
         if covered and asked == "auto":
             asked = "flashinfer_trtllm"
-    name, overruled = constrain(platform, quantization, asked, d.moe_a2a_backend)
+    if _v41_dense(d, raw, platform):
+        gemm = "flashinfer_cutedsl"
+    w4a16 = env_flag(d.env, "SGLANG_FLASHINFER_CUTEDSL_NVFP4_W4A16")
+    name, overruled = constrain(platform, quantization, asked, d.moe_a2a_backend, w4a16=w4a16)
     if d.moe_a2a_backend == "flashinfer_megamoe" and name == "auto":
         name = "flashinfer_megamoe"
     dispatch = d.flashinfer_a2a_dispatch_type is not None

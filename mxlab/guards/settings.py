@@ -36,6 +36,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "out-of-tree-platform": Setting("a plugin brings the device", False),
     "torch": Setting("torch's version, where it is not the one that SGLang pins", ""),
+    "foreign-triton-kernels": Setting("PyPI's triton_kernels hides the one SGLang ships", False),
     "unquantized-draft": Setting("the draft model is 16 bits", False),
     "diffusion": Setting("SGLang's diffusion engine, not the language models' one", False),
     "aiter-mxscale": Setting("the installed aiter has e8m0 block-scale kernels", True),

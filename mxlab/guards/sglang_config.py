@@ -76,7 +76,7 @@ def _not_optimized(facts: Facts) -> Finding:
     because = f"method {q!r}, SM100 family with CUDA >= 12.8: {p.sm100}"
     if q in v.METHODS_OPTIMIZED or (q in ("mxfp4", "mxfp8") and p.sm100):
         return passes(because)
-    return Finding(Status.WARNS, because, {"q": q})
+    return Finding(Status.WARNS, because, {"q": q}, notice=True)
 
 
 def _key_missing(facts: Facts) -> Finding:

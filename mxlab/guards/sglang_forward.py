@@ -1,12 +1,16 @@
 """Checks that a dense MXFP8 linear meets at the first forward (S8), FlashInfer's own included."""
 
+from dataclasses import replace
+
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import judge, modulo, multiples, passes, skipped, stops
+from mxlab.guards.findings import judge, modulo, multiples, passes, skipped
 from mxlab.guards.linear import (
     activation_dtype,
+    deep_gemm_serves,
     deep_gemm_shape,
     flashinfer_kernel,
+    flashinfer_takes,
     linear_of,
     not_mxfp8,
 )
@@ -37,7 +41,7 @@ def _flashinfer(facts: Facts) -> tuple[Finding | None, str]:
 def _fi_k32(facts: Facts) -> Finding:
     skip, _ = _flashinfer(facts)
     k = linear_of(facts).k
-    return skip or judge(k % 32 != 0, modulo("K", k, 32), k=k)
+    return skip or flashinfer_takes(k, k, "float8_e4m3fn")[1]
 
 
 _BF16 = ("--dtype bfloat16",)
@@ -48,17 +52,16 @@ def _noswz(facts: Facts) -> Finding:
     if skip:
         return skip
     lin, dtype = linear_of(facts), activation_dtype(facts)
-    shape, bf16 = deep_gemm_shape(lin.n, lin.k), dtype == "bfloat16"
-    because = f"{modulo('N', lin.n, 64)}, {modulo('K', lin.k, 128)}, output {dtype}"
-    if shape and bf16:
-        return passes(because)
-    if flashinfer_kernel(facts):
-        text = f"{because}: FlashInfer multiplies with the swizzled copy of the scale"
-        return Finding(Status.FALLS_BACK, text, message=None, done=_BF16 if bf16 else ())
-    if not shape:
-        return skipped(f"{because}: wsp-deepgemm stops the load first")
-    text = f"{because}: the swizzled copy is made only for shapes DeepGEMM refuses"
-    return stops(text, shape=shape, dtype=bf16)
+    copy = flashinfer_kernel(facts) is not None
+    found = deep_gemm_serves(lin.n, lin.k, dtype, copy=copy)
+    if found.status is Status.FALLS_BACK and dtype == "bfloat16":
+        return replace(found, done=_BF16)
+    if found.status is not Status.STOPS:
+        return found
+    if not deep_gemm_shape(lin.n, lin.k):
+        return skipped(f"{found.because}: wsp-deepgemm stops the load first")
+    text = f"{found.because}: the swizzled copy is made only for shapes DeepGEMM refuses"
+    return replace(found, because=text)
 
 
 def _mm_min(facts: Facts) -> Finding:

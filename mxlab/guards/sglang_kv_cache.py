@@ -1,11 +1,14 @@
 """SGLang's checks of an MXFP8 KV cache: arguments, allocation, store (S1, S7, S8)."""
 
+import re
+
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts, KvCacheFacts
 from mxlab.guards.findings import judge, modulo, multiples, passes, skipped, stops
 from mxlab.guards.platform import env_flag
 from mxlab.guards.rows import POOL, row
 from mxlab.guards.runner import MINIMAX_M3
+from mxlab.guards.settings import setting
 
 _HOOK = "srt/arg_groups/kv_cache_hook.py"
 INKLING = ("InklingForConditionalGeneration", "InklingForConditionalGenerationMTP")
@@ -103,17 +106,78 @@ def _fa4_page(facts: Facts) -> Finding:
     if page is None and facts.deployment.architecture in MINIMAX_M3:
         page = 128  # set by the architecture's own rule before
     because = f"--page-size {'not given' if page is None else page} becomes 128"
-    return Finding(Status.WARNS, because, {"p": page})
+    return Finding(Status.WARNS, because, {"p": page}, notice=page == 128)
 
 
-def _head(which: str, facts: Facts) -> Finding:
+def _heads(facts: Facts) -> list[tuple[str, str, int]]:
+    """Return (kind, name, size) of the heads in the order in which pools are built."""
+    kv = kv_of(facts)
+    sizes = [("hd", "head_dim", kv.head_dim), ("vhd", "v_head_dim", kv.v_head_dim)]
+    if kv.swa_head_dim is None:
+        return sizes
+    v = kv.swa_head_dim if kv.swa_v_head_dim is None else kv.swa_v_head_dim
+    window = [("hd", "head_dim (window)", kv.swa_head_dim), ("vhd", "v_head_dim (window)", v)]
+    return window + sizes
+
+
+def _head(kind: str, facts: Facts) -> Finding:
     skip = not_mxfp8_kv(facts)
     if skip:
         return skip
-    size = getattr(kv_of(facts), which)
-    near = f"; nearest legal size {multiples(size, 32)}" if size % 32 else ""
-    values = {"hd" if which == "head_dim" else "vhd": size}
-    return judge(size % 32 != 0, modulo(which, size, 32) + near, **values)
+    heads = _heads(facts)
+    shown = ", ".join(modulo(name, size, 32) for its, name, size in heads if its == kind)
+    for its, name, size in heads:
+        if size % 32 == 0:
+            continue
+        if its == kind:
+            near = f"; nearest legal size {multiples(size, 32)}"
+            return judge(True, modulo(name, size, 32) + near, **{kind: size})
+        if any(size % 32 for other, _, size in heads if other == kind):
+            return skipped(f"{modulo(name, size, 32)}: kv-{its}32 comes first")
+    return passes(shown)
+
+
+def _slots(facts: Facts) -> tuple[Finding | None, int, int]:
+    """Return (not-reached or None, token slots, page size)."""
+    skip = not_mxfp8_kv(facts)
+    size, page = kv_of(facts).size, page_size(facts)
+    if skip is None and size is None:
+        skip = passes(f"the pool's size is not given: whole pages of {page}")
+    return skip, size or 0, page
+
+
+def _hnd_page(facts: Facts) -> Finding:
+    skip, size, page = _slots(facts)
+    if skip:
+        return skip
+    if not env_flag(facts.deployment.env, "SGLANG_USE_HND_KVCACHE"):
+        return skipped("SGLANG_USE_HND_KVCACHE is not set")
+    because = f"{modulo('size + page', size + page, page)}, size {size}, page {page}"
+    return judge((size + page) % page != 0, because, s=size, p=page)
+
+
+def _page_div(facts: Facts) -> Finding:
+    skip, size, page = _slots(facts)
+    if skip:
+        return skip
+    if page != 128:
+        return skipped(f"page size {page}: scales are not interleaved")
+    because = modulo("size + page", size + page, page)
+    if (size + page) % page == 0:
+        return passes(because)
+    return Finding(Status.STOPS, because, message=None)
+
+
+def _e8m0(facts: Facts) -> Finding:
+    skip = not_mxfp8_kv(facts)
+    if skip:
+        return skip
+    version = str(setting(facts.deployment.settings, "torch"))
+    numbers = re.match(r"(\d{1,3})\.(\d{1,3})", version)
+    if numbers is None:
+        return passes("the torch that SGLang pins has float8_e8m0fnu")
+    bad = (int(numbers[1]), int(numbers[2])) < (2, 7)
+    return judge(bad, f"torch {version}; float8_e8m0fnu came with 2.7")
 
 
 def _hnd(facts: Facts) -> Finding:
@@ -207,12 +271,27 @@ GUARDS: tuple[Guard, ...] = (
         related=("kv-page128",),
     ),
     row(
+        "kv-hnd-page",
+        "kv_cache",
+        "S7",
+        "AssertionError",
+        "HND KV cache needs (size+page_size) divisible by page_size, got size={s}, page_size={p}",
+        _hnd_page,
+        predicate="SGLANG_USE_HND_KVCACHE is set and the pool has no whole number of pages; comes "
+        "before the checks of head sizes",
+        hardware="Blackwell (kv-hw stops the rest)",
+        meaning="A head-major cache is cut into whole pages.",
+        fixes=("unset SGLANG_USE_HND_KVCACHE",),
+        source=f"{POOL}:2261",
+        related=("kv-hnd", "kv-page-div"),
+    ),
+    row(
         "kv-hd32",
         "kv_cache",
         "S7",
         "ValueError",
         "MXFP8 KV cache requires head_dim divisible by 32, got {hd}.",
-        lambda facts: _head("head_dim", facts),
+        lambda facts: _head("hd", facts),
         predicate="head_dim % 32 != 0",
         hardware="Blackwell (kv-hw stops the rest)",
         meaning="K of one head must be a whole number of 32-blocks. The weights are loaded by now.",
@@ -226,12 +305,25 @@ GUARDS: tuple[Guard, ...] = (
         "S7",
         "ValueError",
         "MXFP8 KV cache requires v_head_dim divisible by 32, got {vhd}.",
-        lambda facts: _head("v_head_dim", facts),
+        lambda facts: _head("vhd", facts),
         predicate="v_head_dim % 32 != 0",
         hardware="Blackwell (kv-hw stops the rest)",
         meaning="V of one head must be a whole number of 32-blocks. The weights are loaded by now.",
         fixes=("--kv-cache-dtype fp8_e4m3: this model cannot have an MXFP8 KV cache",),
         source=f"{POOL}:3884",
+        related=("kv-hd32",),
+    ),
+    row(
+        "kv-e8m0",
+        "kv_cache",
+        "S7",
+        "RuntimeError",
+        "MXFP8 KV cache requires torch.float8_e8m0fnu support.",
+        _e8m0,
+        predicate="torch before 2.7, which has no float8_e8m0fnu",
+        meaning="The scale buffers have that dtype. The torch that SGLang pins has it.",
+        fixes=("the torch version that SGLang pins",),
+        source=f"{POOL}:3889",
         related=("kv-hd32",),
     ),
     row(
@@ -246,6 +338,21 @@ GUARDS: tuple[Guard, ...] = (
         fixes=("unset SGLANG_USE_HND_KVCACHE",),
         source=f"{POOL}:3893",
         related=("kv-hd32",),
+    ),
+    row(
+        "kv-page-div",
+        "kv_cache",
+        "S7",
+        "AssertionError",
+        (),
+        _page_div,
+        predicate="page size 128 and (size + 128) % 128 != 0",
+        hardware="Blackwell (kv-hw stops the rest)",
+        meaning="Interleaved scales come in whole pages. The assertion has no text; SGLang's own "
+        "sizing rounds to whole pages.",
+        fixes=("--max-total-tokens a multiple of 128",),
+        source=f"{POOL}:3920",
+        related=("kv-hnd-page", "kv-page128"),
     ),
     row(
         "kv-no-scales",

@@ -120,7 +120,8 @@ def _skip_check(facts: Facts) -> Finding:
     if block_sizes(facts) is None:
         return skipped(f"no block quantisation: {facts.quant.why}")
     if linear_of(facts).skip_block_quant_check:
-        return Finding(Status.WARNS, "the layer was built with skip_block_quant_check=True")
+        because = "the layer was built with skip_block_quant_check=True"
+        return Finding(Status.WARNS, because, notice=True)
     return passes("the layer runs the block checks")
 
 

@@ -4,6 +4,7 @@ from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, passes, skipped, stops
 from mxlab.guards.rows import row
+from mxlab.guards.sglang_dispatch import A2A_GUARDS, MEGA_GUARDS, mega, mega_arch, mega_quantization
 
 _HOOK = "srt/arg_groups/moe_hook.py"
 TRTLLM_QUANT = (
@@ -87,48 +88,28 @@ def _a2a_runner(facts: Facts) -> Finding:
     return skip or judge(name != "flashinfer_trtllm_routed", because)
 
 
-def _mega(facts: Facts) -> Finding | None:
-    a2a = facts.deployment.moe_a2a_backend
-    if a2a != "flashinfer_megamoe":
-        return skipped(f"--moe-a2a-backend is {a2a}, not flashinfer_megamoe")
-    return None
-
-
-def _mega_arch(facts: Facts) -> Finding:
-    skip = _mega(facts)
-    if skip:
-        return skip
-    name = facts.deployment.architecture
-    if not name:
-        return Finding(Status.UNKNOWN, "the architecture is not known")
-    values = {"a": [name[:80]], "list": sorted(MEGA_ARCHITECTURES)}
-    bad = name not in MEGA_ARCHITECTURES
-    return Finding(Status.STOPS if bad else Status.PASSES, f"architecture {name[:80]}", values)
-
-
 def _mega_quant(facts: Facts) -> Finding:
     q = facts.runner.quantization
-    known = ("mxfp8", "modelopt_fp4")
-    because = f"the server arguments' quantization {q} (FP4 experts are not looked at here)"
-    return _mega(facts) or judge(q not in known, because, q=repr(q))
+    because = f"the server arguments' quantization {q}"
+    return mega(facts) or judge(not mega_quantization(facts), because, q=repr(q))
 
 
 def _mega_runner(facts: Facts) -> Finding:
     name = facts.runner.name
-    return _mega(facts) or judge(name != "flashinfer_megamoe", f"MoE runner {name}")
+    return mega(facts) or judge(name != "flashinfer_megamoe", f"MoE runner {name}")
 
 
 def _mega_hw(facts: Facts) -> Finding:
     p = facts.platform
     because = f"{p.gpu.label}: SM100 family with CUDA >= 12.8: {p.sm100}"
-    return _mega(facts) or judge(not p.sm100, because)
+    return mega(facts) or judge(not p.sm100, because)
 
 
 def _mega_combine(facts: Facts) -> Finding:
     env = facts.deployment.env
     dtype = env.get(_COMBINE, "bf16").strip().lower()[:40]
     reduce = env.get(_REDUCE, "0").lower() in ("1", "true", "yes", "y")
-    skip = _mega(facts)
+    skip = mega(facts)
     if skip:
         return skip
     because = f"combine dtype {dtype}, in-kernel reduce {'on' if reduce else 'off'}"
@@ -203,13 +184,26 @@ GUARDS: tuple[Guard, ...] = (
         related=("moe-cutlass-arch",),
     ),
     row(
+        "arg-a2a-type",
+        "server",
+        "S1",
+        "ValueError",
+        "--flashinfer-a2a-dispatch-type requires --moe-a2a-backend flashinfer.",
+        _a2a_type,
+        predicate="the dispatch type is given (not auto) with another a2a backend",
+        meaning="The dispatch type belongs to FlashInfer's all-to-all.",
+        fixes=("drop --flashinfer-a2a-dispatch-type", "--moe-a2a-backend flashinfer"),
+        source=f"{_HOOK}:311",
+        related=("arg-a2a-mxfp8-quant",),
+    ),
+    row(
         "arg-mega-arch",
         "server",
         "S1",
         "ValueError",
         "FlashInfer MegaMOE is not validated for model architectures {a}. Supported architectures: "
         "{list}.",
-        _mega_arch,
+        lambda facts: mega_arch(facts, MEGA_ARCHITECTURES),
         predicate="--moe-a2a-backend flashinfer_megamoe and an architecture that is not listed",
         meaning="SGLang lets MegaMoE run for a fixed list of models.",
         fixes=("--moe-a2a-backend none",),
@@ -226,13 +220,14 @@ GUARDS: tuple[Guard, ...] = (
         "quantization={q}. Standard FP8 MoE checkpoints are not supported.",
         _mega_quant,
         predicate="--moe-a2a-backend flashinfer_megamoe and the server arguments' quantization is "
-        "neither mxfp8 nor modelopt_fp4 (FP4 experts aside)",
+        "neither mxfp8 nor modelopt_fp4, nor the experts FP4",
         meaning="MegaMoE is written for MXFP8 and FP4 experts. A serialised MXFP8 checkpoint whose "
         "architecture does not tell the arguments needs --quantization mxfp8.",
         fixes=("--quantization mxfp8 for an MXFP8 checkpoint", "--moe-a2a-backend none"),
         source=f"{_HOOK}:275",
         related=("arg-mega-arch", "arg-moe-runner-mxfp8"),
     ),
+    MEGA_GUARDS[0],
     row(
         "arg-mega-combine",
         "server",
@@ -249,6 +244,7 @@ GUARDS: tuple[Guard, ...] = (
         source=f"{_HOOK}:221",
         related=("arg-mega-hw",),
     ),
+    MEGA_GUARDS[1],
     row(
         "arg-mega-runner",
         "server",
@@ -277,19 +273,7 @@ GUARDS: tuple[Guard, ...] = (
         source=f"{_HOOK}:335",
         related=("arg-mega-runner",),
     ),
-    row(
-        "arg-a2a-type",
-        "server",
-        "S1",
-        "ValueError",
-        "--flashinfer-a2a-dispatch-type requires --moe-a2a-backend flashinfer.",
-        _a2a_type,
-        predicate="the dispatch type is given (not auto) with another a2a backend",
-        meaning="The dispatch type belongs to FlashInfer's all-to-all.",
-        fixes=("drop --flashinfer-a2a-dispatch-type", "--moe-a2a-backend flashinfer"),
-        source=f"{_HOOK}:311",
-        related=("arg-a2a-mxfp8-quant",),
-    ),
+    *A2A_GUARDS,
     row(
         "arg-a2a-mxfp8-quant",
         "server",
