@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mxlab.errors import choose
-from mxlab.guards import deepgemm, flashinfer, sglang, sglang_0132848349, torch, torchao, vllm
+from mxlab.guards import (
+    cublaslt,
+    deepgemm,
+    flashinfer,
+    sglang,
+    sglang_0132848349,
+    torch,
+    torchao,
+    transformer_engine,
+    vllm,
+)
 from mxlab.guards.engine import Guard
 from mxlab.guards.releases import AUGUST, is_commit
 from mxlab.guards.sglang_0132848349_sources import ABSENT
@@ -92,6 +102,26 @@ SYSTEMS: tuple[System, ...] = (
             dense="init_mxfp8_linear_kernel",
         )
         for release in vllm.VERSIONS
+    ),
+    System(
+        id="transformer_engine",
+        name="Transformer Engine",
+        version=transformer_engine.VERSION,
+        source=transformer_engine.SOURCE,
+        server=False,
+        guards=transformer_engine.GUARDS,
+        functions=transformer_engine.FUNCTIONS,
+        dense="Linear",
+    ),
+    System(
+        id="cublaslt",
+        name="cuBLASLt",
+        version=cublaslt.VERSION,
+        source=cublaslt.SOURCE,
+        server=False,
+        guards=cublaslt.GUARDS,
+        functions=cublaslt.FUNCTIONS,
+        dense="cublasLtMatmul",
     ),
     *(
         System(
