@@ -1,12 +1,12 @@
 """Changes to a deployment that are worth trying when a model stops, and what each costs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mxlab import padding
 from mxlab.diagnosis import Report
-from mxlab.guards import Deployment, LinearFacts, Status, Verdict, ask, facts, platform
+from mxlab.guards import Deployment, Status, Verdict, ask, facts, platform
 from mxlab.models import Linear, quantization_config
 from mxlab.models.config import Section
 from mxlab.weights import human
@@ -56,6 +56,7 @@ class Situation:
     deployment: Deployment
     report: Report
     padding: padding.Padding
+    runs: Callable[[Deployment, Linear], bool]  # asks the guards about one linear
 
 
 def apply(deployment: Deployment, change: Change) -> Deployment:
@@ -174,7 +175,7 @@ def _stopped(report: Report) -> list[Linear]:
 def _exclusion(now: Situation) -> Iterator[Change]:
     """Leave every linear that stops in 16 bits: by name, through the environment variable."""
     rows, d = _stopped(now.report), now.deployment
-    if not rows:
+    if not rows or d.system != "sglang":
         return
     names: set[str] = set()
     for row in rows:
@@ -212,17 +213,10 @@ def _padding(now: Situation) -> Iterator[Change]:
     experts = report.experts if any(v.status is Status.STOPS for v in report.moe) else None
     if now.padding or not (rows or experts):
         return
-    base = facts(report.deployment, config=_claim(report))
-
-    def legal(row: Linear) -> bool:
-        assert row.n is not None and row.k is not None
-        parts = (row.n,) if row.shard == "replicated" else row.parts
-        linear = LinearFacts(row.linear, row.n, row.k, row.shard.split()[0], parts)
-        return _runs(ask(base, "linear", linear))
-
     linears = [layer.linear for layer in report.layers]
-    found = padding.next_legal(linears, rows, legal)
+    found = padding.next_legal(linears, rows, lambda row: now.runs(report.deployment, row))
     if experts is not None and found is not None:
+        base = facts(report.deployment, config=_claim(report))
         wider = padding.next_intermediate(
             linears,
             experts.intermediate,
@@ -280,8 +274,9 @@ def _wide(report: Report) -> Iterator[Change]:
 def candidates(now: Situation) -> list[Change]:
     """Return the changes worth trying in a situation: those that keep MXFP8 first."""
     d, report = now.deployment, now.report
+    sglang = d.system == "sglang"  # whose flags these are
     found = [
-        *_flags(d),
+        *(_flags(d) if sglang else ()),
         *_cache(report),
         *_padding(now),
         *_exclusion(now),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+from mxlab import other_systems
 from mxlab.diagnosis import LayerReport, Report, conclude, deployment_json
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
     STAGES,
-    VERSION,
     ConfigFacts,
     Deployment,
     ExpertFacts,
@@ -22,6 +22,7 @@ from mxlab.guards import (
     KvCacheFacts,
     LinearFacts,
     Status,
+    System,
     Verdict,
     ask,
     facts,
@@ -30,6 +31,7 @@ from mxlab.guards import (
 from mxlab.guards.facts import Quant
 from mxlab.guards.inputs import check_deployment
 from mxlab.models import (
+    KvCache,
     Linear,
     Shapes,
     Source,
@@ -46,6 +48,8 @@ from mxlab.weights import Weights, weights
 __all__ = ["Examiner", "LayerReport", "Report", "deployment_json", "doctor", "evaluate"]
 
 
+#: guards of what no rank gets a part of
+_DIVIDES = ("tp-divides", "moe-tp-div")
 #: subjects that are asked before a layer is built
 _OUTER = ("server", "config")
 
@@ -74,25 +78,61 @@ def _experts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts |
     )
 
 
+def _cache_facts(cache: KvCache) -> KvCacheFacts:
+    return KvCacheFacts(
+        head_dim=cache.head_dim,
+        v_head_dim=cache.v_head_dim,
+        kv_heads=cache.kv_heads_per_rank or 1,
+        mla=cache.kind == "MLA",
+    )
+
+
+def _linear_facts(row: Linear, cover: Coverage) -> LinearFacts:
+    assert row.n is not None and row.k is not None
+    return LinearFacts(
+        name=row.linear,
+        n=row.n,
+        k=row.k,
+        shard=row.shard.split()[0],
+        # SGLang builds a replicated linear as one matrix, whatever was fused into it
+        parts=(row.n,) if row.shard == "replicated" else row.parts,
+        quantized=cover.layers > 0,
+        why_not=cover.why_not,
+        mixed_shards=cover.mixed,
+    )
+
+
 def _tp_sizes(source: Source, deployment: Deployment) -> str:
     """Name the tensor-parallel sizes up to this one at which every linear of the model divides."""
     fit = [str(tp) for tp in tp_that_load(source, max(16, deployment.tp))]
     return f"--tp-size that divides: {', '.join(fit[-8:])}" if fit else "no TP size divides"
 
 
-def _invalid(row: Linear, deployment: Deployment, fix: str) -> Verdict:
-    """Return the verdict for a linear that cannot be split: the engine asserts at construction."""
+def _invalid(row: Linear, base: Facts, fix: str) -> tuple[Verdict, ...]:
+    """Return the verdict for a linear, or experts, that no rank gets a part of."""
     assert row.invalid is not None
+    if row.kind == "moe":
+        experts = ExpertFacts(1, 1, 1, indivisible=row.invalid)
+        said = ask(base, "experts", experts)
+    else:
+        linear = LinearFacts(row.linear, 1, 1, row.shard.split()[0], indivisible=row.invalid)
+        said = ask(base, "linear", linear)
+    mine = tuple(replace(v, fixes=(fix,)) for v in said if v.guard in _DIVIDES)
+    return mine or (_unsplit(row.invalid, base.deployment, fix),)
+
+
+def _unsplit(why: str, deployment: Deployment, fix: str) -> Verdict:
+    """Return the verdict where a system's table has no row of its own for it."""
     return Verdict(
         guard="tp-divides",
         system=deployment.system,
-        version=deployment.version or VERSION,
+        version=deployment.version or system(deployment.system).version,
         status=Status.STOPS,
         stage="S4",
         message="",
-        because=row.invalid,
+        because=why,
         fixes=(fix,),
-        source="AssertionError without text where the layer is built",
+        source="where the layer is built",
     )
 
 
@@ -151,6 +191,9 @@ class Examiner:
         architectures = found.config.get("architectures")
         if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
             deployment = replace(deployment, architecture=architectures[0])
+        asked = system(deployment.system, deployment.version)
+        if asked.id != "sglang":
+            return self._elsewhere(found, deployment, asked, values, padding)
         base = facts(deployment, config=ConfigFacts(values))
         found = replace(found, unknown=(*found.unknown, *_beyond(base.quant)))
         server = (*ask(base, "server"), *ask(base, "config"))
@@ -165,12 +208,7 @@ class Examiner:
         kv: tuple[Verdict, ...] = ()
         handed = None
         if cache is not None:
-            kv_facts = KvCacheFacts(
-                head_dim=cache.head_dim,
-                v_head_dim=cache.v_head_dim,
-                kv_heads=cache.kv_heads_per_rank or 1,
-                mla=cache.kind == "MLA",
-            )
+            kv_facts = _cache_facts(cache)
             known = replace(base, kv_cache=kv_facts)
             handed = prologue(known, cache, partial(ask, base), forced=self.prologue)
             wired = handed.facts if handed else None
@@ -184,6 +222,57 @@ class Examiner:
             moe=moe,
             kv_cache=kv,
             prologue=handed,
+        )
+        return replace(report, **conclude(report))
+
+    def runs(self, deployment: Deployment, row: Linear) -> bool:
+        """Tell whether a quantised linear of this size stops nowhere."""
+        asked = system(deployment.system, deployment.version)
+        values = quantization_config(self.shapes(deployment.tp, deployment.ep).config)
+        if asked.id == "sglang":
+            linear = _linear_facts(row, Coverage(row.layers))
+            said = ask(facts(deployment, config=ConfigFacts(values)), "linear", linear)
+        else:
+            base = other_systems.server_facts(deployment, asked, values)
+            cover = Coverage(row.layers)
+            said = other_systems.linear_verdicts(deployment, asked, base, row, cover)
+        return all(verdict.status is not Status.STOPS for verdict in said)
+
+    def _elsewhere(
+        self,
+        found: Shapes,
+        deployment: Deployment,
+        asked: System,
+        values: Mapping[str, Any] | None,
+        padding: Padding | None,
+    ) -> Report:
+        """Ask another system: its server's own checks, and each linear as a call."""
+        found = replace(found, unknown=(*found.unknown, *other_systems.beyond(found, asked)))
+        base = other_systems.server_facts(deployment, asked, values)
+        rows = padded(found.layers, padding or {})
+        experts, moe, fix = _experts(rows, deployment), None, ""
+        layers: list[LayerReport] = []
+        for row, cover in zip(rows, other_systems.covered(found, deployment, asked), strict=True):
+            if row.invalid is not None:
+                fix = fix or _tp_sizes(self.source, deployment)
+                verdicts: tuple[Verdict, ...] = (_unsplit(row.invalid, deployment, fix),)
+            elif row.kind == "moe":
+                if experts and moe is None:
+                    experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
+                    moe = other_systems.expert_verdicts(base, experts)
+                verdicts = moe or ()
+            else:
+                verdicts = other_systems.linear_verdicts(deployment, asked, base, row, cover)
+            layers.append(LayerReport(row, cover, verdicts))
+        kv = _cache_facts(found.kv) if found.kv and base else None
+        report = Report(
+            deployment=deployment,
+            shapes=found,
+            server=(*ask(base, "server"), *ask(base, "config")) if base else (),
+            layers=tuple(layers),
+            experts=experts,
+            moe=moe or (),
+            kv_cache=ask(base, "kv_cache", kv) if base and kv else (),
         )
         return replace(report, **conclude(report))
 
@@ -214,25 +303,14 @@ class Examiner:
         for row, cover in zip(rows, covered, strict=True):
             if row.invalid is not None:
                 fix = fix or _tp_sizes(self.source, deployment)
-                verdicts: tuple[Verdict, ...] = (_invalid(row, deployment, fix),)
+                verdicts = _invalid(row, base, fix)
             elif row.kind == "moe":
                 if experts and not moe:
                     experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
                     moe = ask(base, "experts", experts)
                 verdicts = moe
             else:
-                assert row.n is not None and row.k is not None
-                linear = LinearFacts(
-                    name=row.linear,
-                    n=row.n,
-                    k=row.k,
-                    shard=row.shard.split()[0],
-                    # SGLang builds a replicated linear as one matrix, whatever was fused into it
-                    parts=(row.n,) if row.shard == "replicated" else row.parts,
-                    quantized=cover.layers > 0,
-                    why_not=cover.why_not,
-                    mixed_shards=cover.mixed,
-                )
+                linear = _linear_facts(row, cover)
                 verdicts = ask(base, "linear", linear)
             layers.append(LayerReport(row, cover, verdicts))
         return tuple(layers), experts, moe

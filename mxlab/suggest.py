@@ -98,7 +98,7 @@ class _Search:
 
     def further(self, node: _Tried) -> Iterator[_Tried]:
         """Yield what one change more comes to."""
-        now = Situation(node.report.deployment, node.report, node.padding)
+        now = Situation(node.report.deployment, node.report, node.padding, self.examiner.runs)
         fields = {change.field for change in node.changes}
         fresh = not _stopping(node.report) <= _stopping(self.root)
         for change in candidates(now):

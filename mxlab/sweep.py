@@ -228,7 +228,7 @@ def _running(model: str, shown: Mapping[str, Any], report: Report) -> Cell:
         (where, verdict)
         for status in DEGRADES
         for where, verdict in report.heard()
-        if verdict.status is status
+        if verdict.status is status and verdict.degrades
     ]
     because = report.shapes.unknown[0] if report.shapes.unknown else ""
     if not because and heard:

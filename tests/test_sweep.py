@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mxlab.diagnosis import DEGRADES
 from mxlab.doctor import evaluate
 from mxlab.errors import InputError
 from mxlab.guards import Deployment
@@ -58,7 +57,7 @@ def test_a_cell_is_what_a_report_of_its_own_would_say(
         assert cell.outcome == report.outcome
         seen.add(cell.outcome)
         if report.first_stop is None:
-            heard = {v.guard for _, v in report.subjects() if v.status in DEGRADES}
+            heard = {v.guard for _, v in report.subjects() if v.degrades}
             assert set(cell.degrades) == heard and not cell.guard
             continue
         where, stop = report.first_stop
@@ -170,6 +169,14 @@ def test_all_stands_for_every_value_that_the_flag_takes() -> None:
     }
 
 
-def test_versions_of_a_system_are_an_axis() -> None:
+def test_systems_and_their_versions_are_an_axis() -> None:
     grid = some({"gpu": "b200"}, ["system=all"], ["Llama-3.1-8B"])
-    assert len(grid.cells) >= 2 and all("sglang@" in cell.at["system"] for cell in grid.cells)
+    asked = {cell.at["system"] for cell in grid.cells}
+    assert {"sglang@0.5.23", "sglang@0132848349"} <= asked and len(grid.cells) == len(asked)
+    flags = {"gpu": "h100", "quantization": "mxfp8", "tp": 8}
+    grid = some(flags, ["system=sglang,deepgemm,flashinfer"], ["Qwen2.5-72B-Instruct"])
+    assert grid.cells[0].guard == "cfg-min-capability"
+    for cell in grid.cells:
+        id, _, version = str(cell.at["system"]).partition("@")
+        base = Deployment(**{**flags, "system": id, "version": version})  # type: ignore[arg-type]
+        assert evaluate(CONFIGS["Qwen2.5-72B-Instruct"], base).outcome == cell.outcome
