@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from mxlab.guards.deepgemm_rows import (
     ALL,
-    ASSERTION,
     CONTIGUOUS,
     DENSE,
     GEMM,
@@ -14,6 +13,7 @@ from mxlab.guards.deepgemm_rows import (
     TMA,
     UTILS,
     Release,
+    assertion,
     ceil_div,
     gpu,
     groups,
@@ -23,7 +23,12 @@ from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import CallFacts, Facts
 from mxlab.guards.findings import judge, passes, silent, skipped, stops
 
-_K_MAJOR = "cute::UMMA::Major::K"
+_K = "cute::UMMA::Major::K"
+_K_MAJOR = (f"major_a == {_K}", f"major_b == {_K}", f"major_a == {_K} and major_b == {_K}")
+_BF16, _FP32 = "d.scalar_type() == torch::kBFloat16", "d.scalar_type() == torch::kFloat"
+_OUTPUT = (f"{_BF16} or {_FP32}", _BF16)
+_SIZES = "n > 0 and k > 0 and num_groups > 0"
+_NOT_EMPTY = (_SIZES, f"expected_m > 0 and m > 0 and {_SIZES}")
 _ALIGNMENT = 128  # get_mk_alignment_for_contiguous_layout() unless it is set
 _BYTES = {"bfloat16": 2, "float32": 4}
 _FP4 = "int8"  # two FP4 values a byte
@@ -53,46 +58,45 @@ def _k_major(facts: Facts, call: CallFacts) -> Finding:
         f"{call.function}"
     )
     if call.function == MASKED:
-        condition = f"major_a == {_K_MAJOR} and major_b == {_K_MAJOR}"
-        return judge(not (a and b), because, where=GEMM, condition=condition)
+        return judge(not (a and b), because, 2, where=GEMM)
     hopper = major(facts) == 9
     if not a and (hopper or call.function == CONTIGUOUS):
-        return stops(because, where=GEMM, condition=f"major_a == {_K_MAJOR}")
-    return judge(not b and hopper, because, where=GEMM, condition=f"major_b == {_K_MAJOR}")
+        return stops(because, 0, where=GEMM)
+    return judge(not b and hopper, because, 1, where=GEMM)
+
+
+def _packed(release: Release) -> str:
+    """Return the condition that packed FP4 meets."""
+    majors = " or ".join(f"arch_major == {value}" for value in release.packed)
+    majors = f"({majors})" if len(release.packed) > 1 else majors
+    return f"ab.scalar_type() == kPackedFP4 and {majors}"
 
 
 def _dtype(release: Release) -> Callable[[Facts, CallFacts], Finding]:
-    majors = " or ".join(f"arch_major == {value}" for value in release.packed)
-    majors = f"({majors})" if len(release.packed) > 1 else majors
-    condition = f"ab.scalar_type() == kPackedFP4 and {majors}"
-
     def check(facts: Facts, call: CallFacts) -> Finding:
         because = f"A is {call.a_dtype}, B is {call.b_dtype}, {gpu(facts)}"
         fp4 = major(facts) in release.packed
         legal = ("float8_e4m3fn", _FP4) if fp4 else ("float8_e4m3fn",)
         bad = call.a_dtype not in legal or call.b_dtype not in legal
-        return judge(bad, because, where=UTILS, condition=condition)
+        return judge(bad, because, where=UTILS)
 
     return check
 
 
 def _output(facts: Facts, call: CallFacts) -> Finding:
-    bf16, fp32 = "d.scalar_type() == torch::kBFloat16", "d.scalar_type() == torch::kFloat"
     because = f"output {call.out_dtype}"
     if call.function == DENSE:
-        bad = call.out_dtype not in _BYTES
-        return judge(bad, because, where=GEMM, condition=f"{bf16} or {fp32}")
-    return judge(call.out_dtype != "bfloat16", because, where=GEMM, condition=bf16)
+        return judge(call.out_dtype not in _BYTES, because, 0, where=GEMM)
+    return judge(call.out_dtype != "bfloat16", because, 1, where=GEMM)
 
 
 def _empty(facts: Facts, call: CallFacts) -> Finding:
     because = f"M = {call.m}, N = {call.n}, K = {call.k}, {groups(call)} groups"
     if call.function == DENSE:
         return skipped("an empty dense product returns at once")
-    sizes = [call.n, call.k, groups(call), *([call.m] if call.function == MASKED else [])]
-    masked = "expected_m > 0 and m > 0 and " if call.function == MASKED else ""
-    condition = f"{masked}n > 0 and k > 0 and num_groups > 0"
-    return judge(0 in sizes, because, where=GEMM, condition=condition)
+    masked = call.function == MASKED
+    sizes = [call.n, call.k, groups(call), *([call.m] if masked else [])]
+    return judge(0 in sizes, because, int(masked), where=GEMM)
 
 
 def _arch(release: Release) -> Callable[[Facts, CallFacts], Finding]:
@@ -211,7 +215,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "t.stride(-2) == 1 or t.stride(-1) == 1"),
+            assertion("t.stride(-2) == 1 or t.stride(-1) == 1"),
             _stride,
             predicate="neither of the last two axes of A or of B is contiguous",
             meaning="TMA needs one contiguous axis.",
@@ -223,7 +227,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(*_K_MAJOR),
             _k_major,
             predicate="SM90: K is not the contiguous axis of A or B; contiguous groups: not of A; "
             "masked groups: not of both, on every GPU",
@@ -237,7 +241,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(_packed(release)),
             _dtype(release),
             predicate="an operand is neither float8_e4m3fn nor, on SM100"
             + (" and SM120" if 12 in release.packed else "")
@@ -252,7 +256,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(*_OUTPUT),
             _output,
             predicate="dense: the output is neither bfloat16 nor float32; grouped: not bfloat16",
             meaning="float16 results do not exist.",
@@ -265,7 +269,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(*_NOT_EMPTY),
             _empty,
             predicate="grouped: N, K or the number of groups is 0; masked: M is 0 too",
             meaning="A dense call without rows returns at once; a masked one may not be made.",
@@ -277,7 +281,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             DENSE,
             "C2",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "Unsupported architecture"),
+            assertion("Unsupported architecture"),
             _arch(release),
             predicate="the major compute capability is not 9, 10 or 12",
             hardware="SM75 to SM89, SM110",
@@ -291,7 +295,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "!is_mixed_fp4 or k % 128 == 0"),
+            assertion("!is_mixed_fp4 or k % 128 == 0"),
             _mixed(release),
             predicate="SM120, one operand FP8 and the other packed FP4, and K % 128 != 0",
             hardware="SM120, SM121",
@@ -316,7 +320,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C3",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "num_gmem_outer_stride_bytes % 16u == 0u"),
+            assertion("num_gmem_outer_stride_bytes % 16u == 0u"),
             _tma,
             predicate="bytes from row to row of A, B or D are no multiple of 16: K % 16 of K-major "
             "operands, N % 8 of a bfloat16 result, N % 4 of a float32 one",

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from mxlab.guards.call_rows import Library
 from mxlab.guards.facts import CallFacts, Facts
 
-#: the text of every check, with the file it is in; the line moves from build to build
-ASSERTION = "Assertion error ({where}): {condition}"
 UTILS = "csrc/utils/layout.hpp:?"
 LAYOUT = "csrc/apis/layout.hpp:?"
 GEMM = "csrc/apis/gemm.hpp:?"
@@ -21,6 +19,11 @@ ALL = (*GEMMS, TRANSFORM)
 FUNCTIONS: dict[str, tuple[str, ...]] = dict.fromkeys(ALL, ())
 
 MXFP8_RECIPE = (1, 1, 32)
+
+
+def assertion(*conditions: str) -> tuple[str, ...]:
+    """Return the texts of failed checks: the file and line, which moves from build to build."""
+    return tuple("Assertion error ({where}): " + condition for condition in conditions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from mxlab.guards.call_rows import declared, scale_bytes, truth
 from mxlab.guards.deepgemm_rows import (
     ALL,
-    ASSERTION,
     DENSE,
     GEMM,
     GEMMS,
@@ -13,6 +12,7 @@ from mxlab.guards.deepgemm_rows import (
     TRANSFORM,
     UTILS,
     Release,
+    assertion,
     ceil_div,
     gpu,
     major,
@@ -27,6 +27,17 @@ from mxlab.guards.facts import CallFacts, Facts
 from mxlab.guards.findings import judge, passes, silent, skipped, stops
 
 _LEGAL = ("float32", "int32")
+_SHAPE = (
+    "sf.dim() == static_cast<int>(num_groups.has_value()) + 2",
+    "sf.size(-3) == num_groups.value()",
+    "sf.size(-2) == ceil_div(mn, gran_mn)",
+    "sf.size(-1) == ceil_div(k, gran_k * (sf_dtype == torch::kFloat ? 1 : 4))",
+)
+_STRIDE = ("sf.stride(-2) == 1 or mn == 1", "sf.stride(-1) >= compact_stride")
+_HOPPER = (
+    "(gran_n == 32 and gran_k_a == 32) or (gran_k_a == 128 and (gran_n == 1 or gran_n == 128))",
+    "sf_granularity != 32 or (n % 8 == 0 and k % 32 == 0)",
+)
 _PACK = "get_mn_major_tma_aligned_packed_ue8m0_tensor(float32_scales) packs them"
 
 
@@ -58,17 +69,13 @@ def _shape(facts: Facts, call: CallFacts) -> Finding:
         said.append(f"{name} {shape} for {rows} rows and K = {call.k} under recipe {used}")
         dims = 2 + (batch is not None)
         if len(shape) != dims:
-            condition = "sf.dim() == static_cast<int>(num_groups.has_value()) + 2"
-            return stops(f"{said[-1]}: {dims} dimensions", where=UTILS, condition=condition)
+            return stops(f"{said[-1]}: {dims} dimensions", 0, where=UTILS)
         if batch is not None and shape[0] != batch:
-            condition = "sf.size(-3) == num_groups.value()"
-            return stops(f"{said[-1]}: {batch} groups", where=UTILS, condition=condition)
+            return stops(f"{said[-1]}: {batch} groups", 1, where=UTILS)
         if shape[-2] != wanted[0]:
-            condition = "sf.size(-2) == ceil_div(mn, gran_mn)"
-            return stops(f"{said[-1]}: {wanted[0]} expected", where=UTILS, condition=condition)
+            return stops(f"{said[-1]}: {wanted[0]} expected", 2, where=UTILS)
         if shape[-1] != wanted[1]:
-            condition = "sf.size(-1) == ceil_div(k, gran_k * (sf_dtype == torch::kFloat ? 1 : 4))"
-            return stops(f"{said[-1]}: {wanted[1]} expected", where=UTILS, condition=condition)
+            return stops(f"{said[-1]}: {wanted[1]} expected", 3, where=UTILS)
     return passes("; ".join(said))
 
 
@@ -127,13 +134,10 @@ def _stride(facts: Facts, call: CallFacts) -> Finding:
         if name == "deepgemm_packed" or rows == 0:
             continue
         if wide > 1 and rows > 1:
-            condition = "sf.stride(-2) == 1 or mn == 1"
-            return stops(f"{because}: stride(-2) = {wide}", where=UTILS, condition=condition)
+            return stops(f"{because}: stride(-2) = {wide}", 0, where=UTILS)
         if rows > 1:
-            condition = "sf.stride(-1) >= compact_stride"
             least = ceil_div(rows, 4) * 4
-            text = f"{because}: stride(-1) = 1 against {least}"
-            return stops(text, where=UTILS, condition=condition)
+            return stops(f"{because}: stride(-1) = 1 against {least}", 1, where=UTILS)
     return passes(f"the packed scales are {name}")
 
 
@@ -179,7 +183,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             ALL,
             "C2",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "Unknown recipe"),
+            assertion("Unknown recipe"),
             _recipe(release),
             predicate="no recipe is given on a GPU other than SM90 and SM100",
             hardware="all but SM90, SM100, SM103",
@@ -194,9 +198,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             ALL,
             "C2",
             "RuntimeError",
-            ASSERTION.replace(
-                "{condition}", "sf_dtype == torch::kFloat or sf_dtype == torch::kInt"
-            ),
+            assertion("sf_dtype == torch::kFloat or sf_dtype == torch::kInt"),
             _dtype,
             predicate="the scales are neither float32 nor int32",
             meaning="A checkpoint's uint8 scales must be packed four to an int32, or written out "
@@ -210,7 +212,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             ALL,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(*_SHAPE),
             _shape,
             predicate="the scales are not (ceil(rows / recipe rows), ceil(K / (recipe K, times 4 "
             "if int32))), behind the number of groups where there are groups",
@@ -225,7 +227,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             ALL,
             "C2",
             "RuntimeError",
-            ASSERTION.replace("{condition}", "Unknown SF transformation"),
+            assertion("Unknown SF transformation"),
             _transform(release),
             predicate="no way from these scales to what the GPU reads: SM90 takes float32 blocks "
             "of 1 x 128 and 128 x 128"
@@ -250,7 +252,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             ALL,
             "C2",
             "RuntimeError",
-            ASSERTION,
+            assertion(*_STRIDE),
             _stride,
             predicate="packed int32 scales that are not MN-major with a column stride of at least "
             "round_up(rows, 4)",
@@ -301,16 +303,7 @@ def guards(release: Release) -> tuple[Guard, ...]:
             GEMMS,
             "C2",
             "RuntimeError",
-            (
-                ASSERTION.replace(
-                    "{condition}",
-                    "(gran_n == 32 and gran_k_a == 32) or (gran_k_a == 128 and (gran_n == 1 or "
-                    "gran_n == 128))",
-                ),
-                ASSERTION.replace(
-                    "{condition}", "sf_granularity != 32 or (n % 8 == 0 and k % 32 == 0)"
-                ),
-            ),
+            assertion(*_HOPPER),
             _hopper(release),
             predicate="SM90, and one scale for 1 x 32 of B (MXFP8) or any block but 32 x 32, 1 x "
             "128, 128 x 128; 32 x 32 also needs N % 8 = 0 and K % 32 = 0",
