@@ -22,8 +22,9 @@ LEFT_OUT = {
     "Gemma3ForConditionalGeneration": ("multi_modal_projector",),
     "MiniMaxM3SparseForConditionalGeneration": ("multi_modal_projector",),
     "Llama4ForConditionalGeneration": ("vision_model", "multi_modal_projector"),
-    "Mistral3ForConditionalGeneration": ("vision_tower", "multi_modal_projector"),
-    "Qwen2VLForConditionalGeneration": ("visual",),
+    "Mistral3ForConditionalGeneration": ("multi_modal_projector",),
+    "DeepseekV4ForCausalLM": ("attn_hc", "ffn_hc", "hc_head"),
+    "ViTForImageClassification": ("classifier", "embeddings."),
 }
 #: architectures that transformers spells otherwise, and model types that it lacks
 SPELT = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
@@ -84,8 +85,8 @@ def main() -> None:
             continue
         data["models"][file.stem] = widths(model, LEFT_OUT.get(config["architectures"][0], ()))
     for case in data["small"].values():
-        left_out = LEFT_OUT.get(case["config"]["architectures"][0], ())
-        case["widths"] = widths(build(case["config"]), left_out)
+        left_out = case.get("left_out") or LEFT_OUT.get(case["config"]["architectures"][0], ())
+        case["widths"] = widths(build(case["config"]), tuple(left_out))
     path.write_text(json.dumps(data, separators=(",", ":")) + "\n")
 
 
