@@ -14,22 +14,25 @@ from mxlab.attention.arguments import Arguments
 from mxlab.attention.containers import KINDS, is_tensor
 from mxlab.errors import InputError
 from mxlab.kernels.mode import INTERPRETED
-from mxlab.kernels.prologue_kernels import decode_kernel, extend_kernel, verify_kernel
+from mxlab.kernels.prologue_extend import extend_kernel
+from mxlab.kernels.prologue_kernels import decode_kernel, verify_kernel
 
 _BITS = {"bf16": torch.int16, "e4m3": torch.uint8, "e8m0": torch.uint8, "byte": torch.uint8}
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Rows of a tile and warps of a program: what was fastest on an H200."""
+    """Rows of a tile, tiles of a program, its warps: what was fastest on an H200."""
 
     rows: int
+    steps: int
     warps: int
     registers: int = 0  # the most that a thread may use; 0 leaves it to the compiler
 
 
 #: mode -> tiles; decode is for latency, so its tiles are small
-TILES = {"verify": Tiles(16, 4), "extend": Tiles(16, 4), "decode": Tiles(2, 1)}
+TILES = {"verify": Tiles(8, 8, 4), "extend": Tiles(8, 8, 4), "decode": Tiles(2, 1, 1)}
+MAX_TAPS = 4
 
 
 def _bits(x: Any) -> Tensor | None:
@@ -95,6 +98,10 @@ def run(a: Arguments, tiles: Tiles | None = None) -> tuple[Any, Any, Any, Any]:
         raise InputError(
             f"qkvr is on {device} and Triton's kernels are {how} here: TRITON_INTERPRET decides"
         )
+    if a.taps > MAX_TAPS:
+        raise InputError(
+            f"W is {a.taps}: the kernels take 2 to {MAX_TAPS} taps; backend='reference' takes more"
+        )
     tokens, hq = a.tokens, a.q_heads
     byte = torch.uint8 if a.mxfp8_quant else torch.int16
     q = torch.empty((tokens, a.dq), dtype=byte, device=device)
@@ -141,6 +148,7 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
     )
     flags: dict[str, Any] = {
         "ROWS": rows,
+        "STEPS": tiles.steps,
         "TAPS": a.taps,
         "SILU": a.silu,
         "RESIDUAL": a.use_residual,
@@ -151,18 +159,20 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
     }
     if tiles.registers and not INTERPRETED:
         flags["maxnreg"] = tiles.registers
-    grid = -(-a.tokens // rows) * (a.q_heads + 2 * a.kv_heads)
+    chains = -(-a.tokens // (rows * tiles.steps))
+    runs = -(-a.sequences // rows) * 2 * a.kv_heads  # programs of K and V, a row a sequence
     if a.mode == "verify":
         k_inter, v_inter = _bits(a.k_inter), _bits(a.v_inter)
         assert k_inter is not None
-        own: tuple[Any, ...] = (a.draft_token_num, k_inter, v_inter, *k_inter.stride()[:3])
-        verify_kernel[(grid,)](*common, *own, **flags)
+        counts = (a.sequences, a.draft_token_num)
+        own: tuple[Any, ...] = (*counts, k_inter, v_inter, *k_inter.stride()[:3])
+        verify_kernel[(runs + chains * a.q_heads,)](*common, *own, **flags)
     elif a.mode == "decode":
         own = (
             _index(a.track_mask if a.tracks else None, torch.uint8, device),
             _index(a.track_indices if a.tracks else None, torch.int64, device),
         )
-        decode_kernel[(grid,)](*common, *own, **flags, TRACK=a.tracks)
+        decode_kernel[(runs + chains * a.q_heads,)](*common, *own, **flags, TRACK=a.tracks)
     else:
         track = (a.track_rows, torch.int64), (a.track_mask, torch.uint8), (a.track_dst, torch.int64)
         own = (
@@ -172,8 +182,5 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
             a.sequences,
             *(_index(x if a.tracks else None, dtype, device) for x, dtype in track),
         )
-        first = 1 << (a.taps - 2).bit_length()
-        grid += a.sequences * 2 * a.kv_heads
-        extend_kernel[(grid,)](
-            *common, *own, **flags, FIRST=first, UPDATE=a.do_cache_update, TRACK=a.tracks
-        )
+        grid = runs + chains * (a.q_heads + 2 * a.kv_heads)
+        extend_kernel[(grid,)](*common, *own, **flags, UPDATE=a.do_cache_update, TRACK=a.tracks)

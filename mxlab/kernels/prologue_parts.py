@@ -127,99 +127,75 @@ def store_kv(  # type: ignore[no-untyped-def]
 
 
 @jit
-def q_rows(  # type: ignore[no-untyped-def]
-    x, head, t, keep, gamma, eps, tau, out, scale, heads,
-    ROWS: tl.constexpr, TAU: tl.constexpr, MXFP8: tl.constexpr,
+def q_chain(  # type: ignore[no-untyped-def]
+    qkvr, row8, off8, head, first, tokens, gamma, eps, tau, out, scale, heads,
+    ROWS: tl.constexpr, STEPS: tl.constexpr, TAU: tl.constexpr, MXFP8: tl.constexpr,
 ):  # fmt: skip
-    """Norm, scale and store one head of Q; ``x`` points at [ROWS, 128] bf16 bits of the head."""
+    """Norm, scale and store one head of Q: STEPS tiles of ROWS tokens from ``first`` on.
+
+    A tile is loaded while the one before is worked on; rows past the end repeat the last token.
+    """
     lane = tl.arange(0, 128)
-    word = tl.load(x, mask=keep[:, None], other=0)
-    word = rms_norm(bf16_to_f32(word), bf16_to_f32(tl.load(gamma + lane)), eps, ROWS)
-    if TAU:
-        word = f32_to_bf16(bf16_to_f32(word) * tl.load(tau + t, mask=keep, other=0.0)[:, None])
-    row = (t * heads + head) * 128
-    if MXFP8:
-        code, scales = mx_quantize(word, ROWS)
-        store_codes(out, row, code, keep)
-        tl.store(scale + t * heads + head, scales, mask=keep)
-    else:
-        tl.store(out + row[:, None] + lane[None, :], word, mask=keep[:, None])
+    factor = bf16_to_f32(tl.load(gamma + lane))
+    x = qkvr + (off8 * 8 + head * 128) + lane[None, :]
+    t = first + tl.arange(0, ROWS)
+    word = tl.load(x + (tl.minimum(t, tokens - 1).to(tl.int64) * row8 * 8)[:, None])
+    for _ in range(STEPS):
+        following = tl.minimum(t + ROWS, tokens - 1).to(tl.int64) * row8 * 8
+        later = tl.load(x + following[:, None])
+        keep = t < tokens
+        at = t.to(tl.int64) * heads + head
+        n = rms_norm(bf16_to_f32(word), factor, eps, ROWS)
+        if TAU:
+            n = f32_to_bf16(bf16_to_f32(n) * tl.load(tau + t, mask=keep, other=0.0)[:, None])
+        if MXFP8:
+            code, scales = mx_quantize(n, ROWS)
+            store_codes(out, at * 128, code, keep)
+            tl.store(scale + at, scales, mask=keep)
+        else:
+            tl.store(out + (at * 128)[:, None] + lane[None, :], n, mask=keep[:, None])
+        word = later
+        t += ROWS
 
 
 @jit
-def packed_weights(weight, channel, ROWS: tl.constexpr, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """All four taps of 128 channels, int64 [ROWS, 128] of equal rows; else the channels."""
+def tap_weights(weight, head, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Weights of 128 channels, float32 [1, 128] each: of x[t-3], x[t-2], x[t-1] and x[t].
+
+    Four taps are loaded as one 64-bit word a channel. Fewer taps leave the first ones unused.
+    """
+    channel = head * 128 + tl.arange(0, 128)
     if TAPS == 4:
-        packed = tl.load(weight.to(tl.pointer_type(tl.int64), bitcast=True) + channel)
-        return tl.broadcast_to(packed[None, :], (ROWS, 128))
+        word = tl.load(weight.to(tl.pointer_type(tl.int64), bitcast=True) + channel)
+        w3 = (word.to(tl.int32) << 16).to(tl.float32, bitcast=True)
+        w2 = ((word >> 16).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+        w1 = ((word >> 32).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+        w0 = ((word >> 48).to(tl.int32) << 16).to(tl.float32, bitcast=True)
     else:
-        return channel
+        w0 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 1))
+        w1 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 2))
+        w2 = w1
+        if TAPS == 3:
+            w2 = bf16_to_f32(tl.load(weight + channel * TAPS))
+        w3 = w2
+    return w3[None, :], w2[None, :], w1[None, :], w0[None, :]
 
 
 @jit
-def tap_weight(weight, packed, TAP: tl.constexpr, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Weight of one tap, float32 [ROWS or 1, 128]; four taps are one 64-bit word a channel."""
-    if TAPS == 4:
-        return (((packed >> (16 * TAP)).to(tl.int32)) << 16).to(tl.float32, bitcast=True)
-    else:
-        return bf16_to_f32(tl.load(weight + packed * TAPS + TAP))[None, :]
-
-
-@jit
-def activated(a, x, SILU: tl.constexpr, RESIDUAL: tl.constexpr):  # type: ignore[no-untyped-def]
-    """bf(y) of the convolution's sum ``a`` and the token's own value ``x``, int16 bits."""
+def convolved(  # type: ignore[no-untyped-def]
+    x3, x2, x1, x0, w3, w2, w1, w0,
+    TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """bf(y) of taps float32 [ROWS, 128], int16 bits; ``x0`` is the token itself."""
+    a = 0.0  # a sum from +0: of zeros it is +0
+    if TAPS > 3:
+        a = x3 * w3 + a
+    if TAPS > 2:
+        a = x2 * w2 + a
+    a = x1 * w1 + a
+    a = x0 * w0 + a
     if SILU:
         a = a / (1.0 + tl.exp(-a))
     if RESIDUAL:
-        a = a + x
+        a = a + x0
     return f32_to_bf16(a)
-
-
-@jit
-def raw_tap(  # type: ignore[no-untyped-def]
-    x, row8, t, p, keep, cache, cs1, TAP: tl.constexpr, TAPS: tl.constexpr, HISTORY: tl.constexpr
-):
-    """Return one raw tap, int16 bits [ROWS, 128], and which rows of it are history.
-
-    ``x`` and ``cache`` point at the token's own row and at history row 0, [ROWS, 128]; ``p`` is
-    the token's place in its sequence. Without HISTORY rows before the sequence are garbage, for
-    tokens that the caller does not store.
-    """
-    back: tl.constexpr = TAPS - 1 - TAP
-    if HISTORY:
-        old = p < back
-        word = tl.load(x - back * row8 * 8, mask=(keep & (p >= back))[:, None], other=0)
-        if back > 0:
-            past = tl.load(cache + ((p + TAP) * cs1)[:, None], mask=(keep & old)[:, None], other=0)
-            word = tl.where(old[:, None], past, word)
-        return word, old
-    else:
-        return tl.load(x - back * row8 * 8, mask=(keep & (t >= back))[:, None], other=0), keep
-
-
-@jit
-def kv_rows(  # type: ignore[no-untyped-def]
-    x, row8, t, p, keep, cache, cs1, gate, weight, head, inter, is1, save,
-    ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
-    HISTORY: tl.constexpr, WINDOWS: tl.constexpr, SHIFT: tl.constexpr,
-):  # fmt: skip
-    """Return bf(y) of one head of K or V, int16 bits [ROWS, 128].
-
-    With WINDOWS raw tap i goes to row i - 1 of ``inter``. With SHIFT that is the history itself,
-    in place, and history that does not count becomes +0: a thread writes a row that it has read.
-    """
-    channel = head * 128 + tl.arange(0, 128)
-    packed = packed_weights(weight, channel, ROWS, TAPS)
-    a = 0.0  # a sum from +0: of zeros it is +0
-    for i in tl.static_range(TAPS):
-        word, old = raw_tap(x, row8, t, p, keep, cache, cs1, i, TAPS, HISTORY)
-        value = bf16_to_f32(word)
-        if HISTORY:
-            value = tl.where(old[:, None], value * gate[:, None], value)
-        if WINDOWS and i > 0:
-            if SHIFT and i < TAPS - 1:
-                word = tl.where((gate > 0)[:, None], word, 0)
-            tl.store(inter + (i - 1) * is1, word, mask=save[:, None])
-        w = tap_weight(weight, packed, i, TAPS)
-        a = value * w + a
-    return activated(a, value, SILU, RESIDUAL)
