@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mxlab.guards import Deployment, Facts, Platform, Status, guard, platform
+from mxlab.guards import Deployment, Facts, Guard, Platform, Status, platform, system
 from mxlab.guards.engine import fill
 
 _PATH = Path(__file__).parent / "data" / "sglang-outcomes.json.gz"
@@ -84,6 +84,7 @@ def deployments(case: dict[str, Any], **flags: Any) -> list[Deployment]:
             toolkit=toolkit,
             packages=packages,
             env=case["input"].get("env") or {},
+            version=case.get("version", ""),  # of SGLang; the recorded ones are the newest's
             **flags,
         )
         for name, toolkit, packages in made
@@ -98,11 +99,16 @@ def machines(case: dict[str, Any]) -> list[Platform]:
     return [platform(deployment) for deployment in deployments(case)]
 
 
+@cache
+def _rows(version: str) -> dict[str, Guard]:
+    return {row.id: row for row in system("sglang", version).guards}
+
+
 def outcome_of(ids: tuple[str, ...], facts: Facts) -> tuple[str, str, list[str]]:
     """Return (error class, text, warnings) of the first of these guards that stops."""
     warnings: list[str] = []
     for id in ids:
-        row = guard(id)
+        row = _rows(facts.deployment.version)[id]
         found = row.check(facts)
         said = row.messages and found.message is not None
         text = fill(row.messages[found.message or 0], found.values) if said else ""

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxlab.errors import InputError
-from mxlab.guards import ConfigFacts, Deployment, Facts, Status, facts
+from mxlab.guards import ConfigFacts, Deployment, Facts, Status, facts, guard
 from mxlab.guards import backend as rules
 from mxlab.guards import quant as q
 from mxlab.guards.ignore import EmptyShards, Entries, MixedShards, is_layer_skipped, matches
 from mxlab.guards.quant import dense, from_arguments, from_values, min_capability, parse_modelopt
+from mxlab.guards.sglang_other_configs import m31_config, modelopt_fp8_problem
 
 PARSE = (
     "cfg-key-missing",
@@ -112,7 +113,9 @@ def test_verify_quantization(case: dict[str, Any]) -> None:
         )
         # the case holds a config that is parsed already: keep the ModelOpt rewrite out
         checkpoint = given["checkpoint"]
-        machine = facts(Deployment(gpu=deployment.gpu, toolkit=deployment.toolkit)).platform
+        machine = facts(
+            Deployment(gpu=deployment.gpu, toolkit=deployment.toolkit, version=deployment.version)
+        ).platform
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(q, "rewrite_modelopt", dict)
             patch.setattr("mxlab.guards.sglang_config.rewrite_modelopt", dict)
@@ -130,6 +133,42 @@ def test_verify_quantization(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("ModelConfig._parse_modelopt_quant_config"))
 def test_parse_modelopt(case: dict[str, Any]) -> None:
     assert parse_modelopt(case["input"]["config"]) == case["outcome"]["value"]["parsed"]
+
+
+def _problem(id: str, found: Any) -> tuple[str, str, list[str]]:
+    """(error class, text, warnings) of a check that returns (number of its message, ...)."""
+    return (guard(id).error, guard(id).messages[found[0]], []) if found else ("", "", [])
+
+
+@pytest.mark.parametrize("case", cases("MiniMaxM3Nvfp4Config.from_config"))
+def test_m31(case: dict[str, Any]) -> None:
+    given, outcome = case["input"]["config"], case["outcome"]
+    stored = {"quant_method": "minimax_m3_nvfp4", **given}
+    for deployment in deployments(case)[:3]:
+        asked = facts(deployment, config=stored)
+        _agrees(outcome_of(("cfg-m31-block", "cfg-m31-nvfp4"), asked), outcome)
+        if outcome["ok"]:
+            found, value = m31_config(given, asked.platform), outcome["value"]
+            assert found.ignored == (value["ignored_layers"] or [])
+            assert found.converts is value["convert_mxfp8_to_block_fp8"]
+            assert found.min_capability == value["min_capability"]
+
+
+@pytest.mark.parametrize("case", cases("ModelOptFp8Config.from_config"))
+def test_modelopt_fp8(case: dict[str, Any]) -> None:
+    found = modelopt_fp8_problem(case["input"]["config"])
+    _agrees(_problem("cfg-modelopt-fp8-only", found), case["outcome"])
+
+
+@pytest.mark.parametrize("algo", ["MXFP8", "NVFP4"])
+def test_modelopt_fp8_names_what_it_found(algo: str) -> None:
+    config = {"quant_method": "modelopt_fp8", "quant_algo": algo}
+    found = outcome_of(("cfg-modelopt-fp8-only",), facts(Deployment(gpu="b200"), config=config))
+    assert found[:2] == (
+        "ValueError",
+        f"ModelOptFp8Config only supports regular FP8 quantization, but found '{algo}'. Use the "
+        "native 'mxfp8' quantization method for MXFP8 or ModelOptFp4Config for FP4.",
+    )
 
 
 _NAME = st.lists(st.sampled_from(["", "a", "b", "layers", "0"]), max_size=5).map(".".join)

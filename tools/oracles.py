@@ -51,20 +51,24 @@ _SGLANG = (
     *("--implementation", "cp", "--abi", "cp311"),
 )
 
+
+def _sglang(version: str, sha256: str) -> Peer:
+    wheel = Wheel(
+        requirement=f"sglang=={version}",
+        sha256=sha256,
+        packages=("sglang/srt", "sglang/kernels", "sglang/utils.py"),
+        platform=_SGLANG,
+    )
+    msgspec = Wheel(requirement="msgspec==0.23.0", packages=("msgspec",), compiled=True)
+    folders = ("sglang/kernels/jit/include", "sglang/kernels/jit/csrc")
+    return Peer(name=f"sglang-{version}", wheels=(wheel, msgspec), folders=folders)
+
+
 PEERS: tuple[Peer, ...] = (
-    Peer(
-        name="sglang",
-        wheels=(
-            Wheel(
-                requirement="sglang==0.5.23",
-                sha256="00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937",
-                packages=("sglang/srt", "sglang/kernels", "sglang/utils.py"),
-                platform=_SGLANG,
-            ),
-            Wheel(requirement="msgspec==0.23.0", packages=("msgspec",), compiled=True),
-        ),
-        folders=("sglang/kernels/jit/include", "sglang/kernels/jit/csrc"),
-    ),
+    _sglang("0.5.23", "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937"),
+    # before and after the commit that is a version of its own (mxlab/guards/releases.py)
+    _sglang("0.5.18", "e97b585dd2d5db2802599feba47c84cce972f5e1231a6816fef996200207b5cf"),
+    _sglang("0.5.19", "425e87377e725d03db8262382008f3fd9561a6cf5d82f485f8b9929f02ffe12b"),
     Peer(
         name="modelopt",
         wheels=(

@@ -122,7 +122,7 @@ def _marlin_format(values: Mapping[str, object]) -> bool:
 
 
 def resolve_method(
-    flag: str | None, values: Mapping[str, object] | None, *, draft: bool, hip: bool
+    flag: str | None, values: Mapping[str, object] | None, platform: Platform, *, draft: bool
 ) -> Method:
     """Return the method finally used for a flag and a parsed quantization_config.
 
@@ -134,12 +134,13 @@ def resolve_method(
     found = str(values.get("quant_method", flag or "")).lower()
     kept = draft and flag == "nvfp4_online" and found in ("modelopt_fp4", "modelopt_mixed")
     if flag not in REQUANTIZE and not kept:
-        forced = _override(values, flag, hip=hip)
+        forced = _override(values, flag, hip=platform.hip)
         if forced:
             return Method(forced)
     if flag is None or flag == found:
         return Method(found)
-    if kept or found in COMPATIBLE_METHODS.get(flag, ()):
+    known = flag in platform.release.methods
+    if kept or (known and found in COMPATIBLE_METHODS.get(flag, ())):
         return Method(flag)
     if draft:
         return Method(found)
@@ -207,7 +208,7 @@ def quant(deployment: Deployment, config: ConfigFacts, platform: Platform) -> Qu
         return from_arguments(config.values or {})
     flag = deployment.quantization
     values = None if config.values is None else rewrite_modelopt(config.values)
-    method = resolve_method(flag, values, draft=deployment.draft_model, hip=platform.hip).name
+    method = resolve_method(flag, values, platform, draft=deployment.draft_model).name
     if values is not None:
         where = f"the checkpoint's quantization_config says {method!r}"
         if method in ("fp8", "mxfp8"):

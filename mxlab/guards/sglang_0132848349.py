@@ -12,9 +12,9 @@ from mxlab.guards import sglang
 from mxlab.guards.engine import Finding, Guard
 from mxlab.guards.experts import experts_of, intermediate_of, not_processed, w13_rows
 from mxlab.guards.facts import Facts
-from mxlab.guards.findings import pad, passes, skipped, stops
+from mxlab.guards.findings import judge, pad, passes, skipped, stops
 from mxlab.guards.releases import AUGUST
-from mxlab.guards.rows import row
+from mxlab.guards.rows import FP8_UTILS, row
 from mxlab.guards.sglang_0132848349_sources import ABSENT, SOURCES
 
 VERSION = AUGUST.version
@@ -38,8 +38,31 @@ def _cutlass_scale_shape(facts: Facts) -> Finding:
     return stops(because, expected=wanted, shape=got)
 
 
+def _import(facts: Facts) -> Finding:
+    if not facts.platform.cuda:
+        return skipped(f"{facts.platform.gpu.label} is not an NVIDIA GPU")
+    there = "flashinfer" in facts.deployment.packages
+    return judge(not there, f"FlashInfer is {'installed' if there else 'not installed'}")
+
+
 #: rows that 0.5.23 no longer has
 ADDED: tuple[Guard, ...] = (
+    row(
+        "imp-flashinfer",
+        "server",
+        "S1",
+        "ModuleNotFoundError",
+        "No module named 'flashinfer'",
+        _import,
+        predicate="an NVIDIA GPU and no FlashInfer: the FP8 module imports bmm_fp8 from it, "
+        "whatever is served",
+        hardware="NVIDIA GPUs",
+        meaning="This version cannot start on CUDA without FlashInfer, so that what it would do "
+        "without it, on Hopper or Blackwell, is never seen.",
+        fixes=("install FlashInfer", "SGLang 0.5.23, which imports it where it is used"),
+        source=f"{FP8_UTILS}, top of the module",
+        related=("fwd-unsupported",),
+    ),
     row(
         "moe-cutlass-sshape",
         "experts",

@@ -40,7 +40,7 @@ def _mismatch(facts: Facts) -> Finding:
     if d.quantization is None or raw is None:
         return skipped("needs both --quantization and a quantization_config")
     found = resolve_method(
-        d.quantization, rewrite_modelopt(raw), draft=d.draft_model, hip=facts.platform.hip
+        d.quantization, rewrite_modelopt(raw), facts.platform, draft=d.draft_model
     )
     because = f"--quantization {d.quantization}, the checkpoint comes to {found.name}"
     if found.mismatch:

@@ -114,7 +114,9 @@ def _named(function: Any) -> Any:
     if isinstance(function, functools.partial):
         plain = {k: v for k, v in function.keywords.items() if isinstance(v, str | int | bool)}
         return {"function": function.func.__name__, "kwargs": plain}
-    return {"function": function.__name__, "kwargs": {}}
+    name = function.__name__
+    # private up to 0.5.19
+    return {"function": name.removeprefix("_") if "deepgemm" in name else name, "kwargs": {}}
 
 
 def _tensor(value: Any) -> Any:
@@ -170,6 +172,7 @@ def _dense() -> dict[str, Call]:
     def variant(given: dict[str, Any]) -> Any:
         tp = given["tp_size"]
         group = None if tp is None else Space(world_size=tp)
+        fp8_utils.get_parallel = lambda: Space(tp_size=1)  # asked for and not used, up to 0.5.18
         fp8_utils.validate_fp8_block_shape(
             Space(tp_group=group, tp_size=tp or 1),
             given["input_size"],
@@ -278,18 +281,27 @@ def _experts() -> dict[str, Call]:
     }
 
 
+def _kv_compatibility() -> Any:
+    try:
+        hook = _module("sglang.srt.arg_groups.kv_cache_hook")
+    except ModuleNotFoundError:  # up to 0.5.18
+        arguments = _module("sglang.srt.server_args").ServerArgs
+        return arguments._handle_mxfp8_kv_cache_compatibility
+    hook.resolving_view = lambda args: args
+    return hook.handle_mxfp8_kv_cache_compatibility
+
+
 def _cache() -> dict[str, Call]:
     prologue = _module("sglang.kernels.ops.attention.inkling_attn_prologue")
-    kv_cache_hook = _module("sglang.srt.arg_groups.kv_cache_hook")
+    compatible = _kv_compatibility()
     overrides = _module("sglang.srt.arg_groups.overrides")
     memory_pool = _module("sglang.srt.mem_cache.memory_pool")
 
-    kv_cache_hook.resolving_view = lambda args: args
     overrides.use_mla_backend = lambda view: view.mla
     overrides.model_config_of = lambda view: Space(hf_config=Space(architectures=["x"]))
 
     def hardware(given: dict[str, Any]) -> Any:
-        kv_cache_hook.handle_mxfp8_kv_cache_compatibility(Space(**given))
+        compatible(Space(**given))
 
     def pool(given: dict[str, Any]) -> Any:
         made = memory_pool.MHATokenToKVPoolMXFP8(
@@ -340,7 +352,7 @@ def _cache() -> dict[str, Call]:
     return {
         "kv_cache_hook.handle_mxfp8_kv_cache_compatibility": hardware,
         "overrides._fa4_page_constraint": lambda given: overrides._fa4_page_constraint(
-            Space(**given)
+            Space(**given, use_mla_backend=lambda: given["mla"])
         ),
         "MHATokenToKVPoolMXFP8.__init__": pool,
         "inkling_attn_prologue": call_prologue,
