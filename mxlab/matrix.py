@@ -3,19 +3,20 @@
 A cell is one verdict, the worst that the system's guards give, with its reason in numbers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mxlab.errors import InputError, quote, whole_number
-from mxlab.guards import Deployment, Status, Verdict, check, system
+from mxlab.guards import Deployment, Facts, Finding, Guard, Status, facts, system
 from mxlab.guards import values as v
+from mxlab.guards.engine import fill
 from mxlab.guards.facts import CallFacts, LinearFacts
 from mxlab.guards.systems import SYSTEMS, System
 from mxlab.hardware import Gpu, gpu
 
 GPUS = ("h100", "b200", "b300", "rtx5090", "gb10", "mi300x", "mi355x", "l40s", "a100")
-ROWS = 16  # M where none is given: a small batch of decoding
+ROWS = 128  # M where none is given: whole tiles, so that no cell stops for M alone
 MAX_SIZE = 2**40
 _MAX_NAMES = 64
 
@@ -78,47 +79,52 @@ def rows(asked: System) -> Iterator[Row]:
             yield Row(asked.id, asked.name, asked.version, function, backend)
 
 
-def worst(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the first stop, else the first verdict of the next severity, None if all pass.
+def worst(guards: Iterable[Guard], asked: Facts) -> tuple[Guard, Finding] | None:
+    """Return the first row that stops, else the first of the next severity, None if all pass.
 
-    A notice, after which everything is as it was asked for, counts as a pass.
+    A notice, after which everything is as it was asked for, counts as a pass. Rows behind a stop
+    are not asked.
     """
-    for status in SEVERITY:
-        for verdict in verdicts:
-            if verdict.status is status and not verdict.notice:
-                return verdict
-    return None
+    found: tuple[Guard, Finding] | None = None
+    place = len(SEVERITY)
+    for row in guards:
+        if not asked.has(row.subject):
+            continue
+        said = row.check(asked)
+        if said.status not in SEVERITY[:place] or said.notice:
+            continue
+        found, place = (row, said), SEVERITY.index(said.status)
+        if place == 0:
+            break
+    return found
 
 
-def _verdicts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> list[Verdict]:
-    toolkit = cuda if device.vendor == "nvidia" else None
-    if row.system in FLAGS:
-        deployment = Deployment(
-            gpu=device.name,
-            system=row.system,
-            version=row.version,
-            toolkit=toolkit,
-            fp8_gemm_backend=row.backend,
-        )
-        return check(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
+def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> Facts:
     deployment = Deployment(
-        gpu=device.name, system=row.system, version=row.version, toolkit=toolkit
+        gpu=device.name,
+        system=row.system,
+        version=row.version,
+        toolkit=cuda if device.vendor == "nvidia" else None,
     )
+    if row.system in FLAGS:
+        deployment = replace(deployment, fp8_gemm_backend=row.backend)
+        return facts(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
     call = CallFacts(function=row.function, m=m, n=n, k=k, backend=row.backend or "auto")
-    return check(deployment, call=call)
+    return facts(deployment, call=call)
 
 
 def cell(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None = None) -> Cell:
     """Return one cell; sizes are M, N, K of one rank."""
-    verdicts = _verdicts(row, device, m, n, k, cuda)
-    found = worst(verdicts)
+    asked = _facts(row, device, m, n, k, cuda)
+    found = worst(system(row.system, row.version).guards, asked)
     if found is None:
-        asked = sum(verdict.status is Status.PASSES for verdict in verdicts)
-        text = f"all {asked} checks that are reached hold"
+        text = f"every check that {row.backend or row.function} reaches holds"
         return Cell(row, device.name, Status.PASSES, "", "", text, "")
-    return Cell(
-        row, device.name, found.status, found.guard, found.stage, found.because, found.message
-    )
+    guard, said = found
+    text = ""
+    if guard.messages and said.message is not None:
+        text = fill(guard.messages[said.message], said.values)
+    return Cell(row, device.name, said.status, guard.id, guard.stage, said.because, text)
 
 
 def _systems(names: Iterable[str] | None) -> list[System]:

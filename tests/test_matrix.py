@@ -4,6 +4,7 @@ import gzip
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,16 @@ from guard_cases import cases, deployments
 
 import mxlab
 from mxlab.errors import InputError
-from mxlab.guards import SYSTEMS, CallFacts, Deployment, Status, check, guard
+from mxlab.guards import (
+    SYSTEMS,
+    CallFacts,
+    Deployment,
+    Finding,
+    Guard,
+    Status,
+    facts,
+    guard,
+)
 from mxlab.hardware import GPUS as ALL_GPUS
 from mxlab.hardware import gpu
 from mxlab.matrix import GPUS, Cell, Row, cell, matrix, rows, worst
@@ -187,17 +197,26 @@ def test_rows_start_with_what_is_automatic() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    verdicts = check(Deployment(gpu="gb10", system="flashinfer"), call=CallFacts(**SLOW))
-    assert worst([]) is None
-    found = worst([v for v in verdicts if v.status is not S])
-    assert found is not None
-    assert found.guard == "fi-mm-slow"
-    stop = replace(verdicts[0], status=S, guard="x")
-    assert worst([*verdicts, stop]) is stop
-    assert worst([replace(stop, status=W, notice=True)]) is None
+    """Every order of rows that say something: the severest wins, then the first."""
+    asked = facts(Deployment(system="flashinfer"), call=CallFacts(function="mm_mxfp8", **SIZES))
+    model = guard("fi-mm-tile")
+
+    def row(id: str, status: Status, *, notice: bool = False) -> Guard:
+        return replace(model, id=id, check=lambda _: Finding(status, id, notice=notice))
+
+    severities = (S, Q, F, W, Status.UNKNOWN)
+    made = [row(status.value, status) for status in severities]
+    assert worst([], asked) is None
+    quiet = [row("p", P), row("n", Status.NOT_REACHED), row("notice", W, notice=True)]
+    assert worst(quiet, asked) is None
+    for kept in range(1, len(made) + 1):
+        for order in permutations(made[-kept:]):
+            found = worst([*quiet, *order, row("late", order[0].check(asked).status)], asked)
+            assert found is not None
+            assert found[0].id == severities[len(made) - kept].value
 
 
-SLOW: dict[str, Any] = {"function": "mm_mxfp8", "m": 6, "n": 5120, "k": 576}
+SIZES: dict[str, Any] = {"m": 6, "n": 5120, "k": 576}
 
 
 def test_it_is_exported() -> None:

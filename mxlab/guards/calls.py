@@ -64,8 +64,9 @@ def check_call(call: CallFacts, asked: System) -> None:
         choose(f"{call.function} scale_dtype", call.scale_dtype, dict.fromkeys(DTYPES))
     for name in ("a_layout", "b_layout"):
         choose(f"{call.function} {name}", getattr(call, name), dict.fromkeys(ORDERS))
-    if call.scale_layout is not None:
-        choose("layout", call.scale_layout, LAYOUTS)
+    for name in ("scale_layout", "declared_layout"):
+        if getattr(call, name) is not None:
+            choose("layout", getattr(call, name), LAYOUTS)
     for name in ("a_scale_shape", "b_scale_shape"):
         shape = getattr(call, name)
         if shape is not None:
