@@ -6,6 +6,7 @@ import pytest
 from guard_cases import cases, deployments, kept, outcome_of
 
 from mxlab.guards import Deployment, KvCacheFacts, PrologueFacts, Status, check, facts
+from mxlab.guards.sglang_kv_args import kv_cache_dtype
 from mxlab.guards.sglang_prologue import scale_shape
 
 
@@ -46,29 +47,55 @@ def test_fa4_page(case: dict[str, Any]) -> None:
         _agrees(outcome_of(("kv-fa4-page",), asked), outcome)
 
 
-def _one_pool(given: dict[str, Any]) -> bool:
-    """Whole pages and no second pool for sliding windows: what a KvCacheFacts describes."""
-    whole = given["size"] % given["page_size"] == 0
-    return whole and not any(key.startswith("swa") for key in given)
-
-
-@pytest.mark.parametrize("case", kept("MHATokenToKVPoolMXFP8.__init__", _one_pool))
+@pytest.mark.parametrize("case", cases("MHATokenToKVPoolMXFP8.__init__"))
 def test_pool(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]
     v_head_dim = given["v_head_dim"] or given["head_dim"]
-    kv = KvCacheFacts(given["head_dim"], v_head_dim, given["head_num"])
+    kv = KvCacheFacts(
+        given["head_dim"],
+        v_head_dim,
+        given["head_num"],
+        size=given["size"],
+        swa_head_dim=given.get("swa_head_dim"),
+        swa_v_head_dim=given.get("swa_v_head_dim"),
+    )
     deployment = deployments(
         case,
         kv_cache_dtype="mxfp8",
         page_size=given["page_size"],
         attention_backend="flashinfer",
     )[0]
-    _agrees(outcome_of(("kv-hd32", "kv-vhd32", "kv-hnd"), facts(deployment, kv_cache=kv)), outcome)
-    if outcome["ok"] and given["page_size"] == 128:
+    rows = ("kv-hnd-page", "kv-hd32", "kv-vhd32", "kv-e8m0", "kv-hnd", "kv-page-div")
+    _agrees(outcome_of(rows, facts(deployment, kv_cache=kv)), outcome)
+    if outcome["ok"] and given["page_size"] == 128 and given["head_dim"] == 128:
         shape = outcome["value"]["k_scale_buffer"]["shape"]
         slots = outcome["value"]["k_buffer"]["shape"][0]
-        if given["head_dim"] == 128:
-            assert tuple(shape) == scale_shape(slots, 128, given["head_num"] * 128)
+        assert tuple(shape) == scale_shape(slots, 128, given["head_num"] * 128)
+
+
+@pytest.mark.parametrize("case", cases("kv_cache_hook.validate_prefill_only_disable_kv_cache_args"))
+def test_prefill_only(case: dict[str, Any]) -> None:
+    given = case["input"]
+    names = (
+        *("prefill_only_disable_kv_cache", "is_embedding", "chunked_prefill_size"),
+        "disable_radix_cache",
+    )
+    deployment = Deployment(
+        gpu="b200",
+        kv_cache_dtype=given["kv_cache_dtype"],
+        settings={name.replace("_", "-"): given[name] for name in names},
+    )
+    _agrees(outcome_of(("kv-prefill-only",), facts(deployment)), case["outcome"])
+
+
+@pytest.mark.parametrize("case", cases("kv_cache_dtype.configure_kv_cache_dtype"))
+def test_dtype(case: dict[str, Any]) -> None:
+    given, value = case["input"], case["outcome"]["value"]
+    algorithm = (given.get("quant") or {}).get("kv_cache_quant_algo")
+    for deployment in deployments(case):
+        machine = facts(deployment).platform
+        found = kv_cache_dtype(given["kv_cache_dtype"], algorithm, machine)
+        assert found == (value["resolved"], value["dtype"])
 
 
 def _layer_writes(given: dict[str, Any]) -> bool:
@@ -101,14 +128,14 @@ def test_store(case: dict[str, Any]) -> None:
         _agrees(outcome_of(rows, asked), outcome)
 
 
-def _mxfp8_or_heads(given: dict[str, Any]) -> bool:
-    """Without MXFP8, less than one KV head is an accident of torch's, not a check."""
-    return bool(given["mxfp8_quant"] or given["dkv"] >= 128)
-
-
-@pytest.mark.parametrize("case", kept("inkling_attn_prologue", _mxfp8_or_heads))
+@pytest.mark.parametrize("case", cases("inkling_attn_prologue"))
 def test_prologue(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]
+    if not outcome["ok"] and not outcome["explicit"]:
+        # without MXFP8, less than one KV head is an accident of torch's, not a check
+        assert not given["mxfp8_quant"]
+        assert given["dkv"] < 128
+        return
     sfk, sfv = given["sfk"], given["sfv"]
     prologue = PrologueFacts(
         given["function"],

@@ -5,6 +5,7 @@ from mxlab.guards.facts import Facts
 from mxlab.guards.findings import judge, passes, skipped, stops
 from mxlab.guards.rows import row
 from mxlab.guards.sglang_dispatch import A2A_GUARDS, MEGA_GUARDS, mega, mega_arch, mega_quantization
+from mxlab.guards.sglang_server_fp4 import RUNNER_GUARDS
 
 _HOOK = "srt/arg_groups/moe_hook.py"
 TRTLLM_QUANT = (
@@ -140,6 +141,7 @@ GUARDS: tuple[Guard, ...] = (
         source="srt/arg_groups/overrides.py:1484",
         related=("moe-hw", "moe-tk-rows"),
     ),
+    *RUNNER_GUARDS,
     row(
         "arg-moe-trtllm-quant",
         "server",

@@ -104,6 +104,10 @@ GUARDS: tuple[Guard, ...] = (
         source=f"{_OVERRIDES}:1471",
         related=("arg-nvfp4-online-hw",),
     ),
+)
+
+#: in SGLang's order, after its replacement of the runner (arg-moe-runner-mxfp8)
+RUNNER_GUARDS: tuple[Guard, ...] = (
     row(
         "arg-moe-fi-cutlass-quant",
         "server",
