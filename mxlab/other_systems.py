@@ -5,10 +5,9 @@ library is handed operands: every dense linear is one call of the function that 
 for a small batch of tokens. A server with tables of its own is asked about its config too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mxlab.checkpoints.exclusions import exclude
 from mxlab.guards import (
     CallFacts,
     ConfigFacts,
@@ -41,11 +40,18 @@ def covered(found: Shapes, deployment: Deployment, asked: System) -> tuple[Cover
         why = f"the weights are {held} and no --quantization mxfp8 is given"
         return tuple(Coverage(0, why) for _ in found.layers)
     modules = {name: row for row in found.layers for name in _names(row)}
-    named = exclude(claim.ignore, modules).covers if claim and claim.ignore else {}
     kept: dict[str, int] = {}
-    for name in named:
+    for name in _excluded(claim.ignore if claim else (), modules):
         kept[modules[name].linear] = kept.get(modules[name].linear, 0) + 1
     return tuple(_coverage(row, kept.get(row.linear, 0)) for row in found.layers)
+
+
+def _excluded(entries: Sequence[str], modules: Collection[str]) -> Collection[str]:
+    if not entries:
+        return ()
+    from mxlab.checkpoints.exclusions import exclude  # only for a claim with a list
+
+    return exclude(entries, modules).covers
 
 
 def _names(row: Linear) -> list[str]:
