@@ -17,6 +17,7 @@ from mxlab.hardware import Gpu, gpu
 
 GPUS = ("h100", "b200", "b300", "rtx5090", "gb10", "mi300x", "mi355x", "l40s", "a100")
 ROWS = 128  # M where none is given: whole tiles, so that no cell stops for M alone
+TILE = 128  # sides of the tile that a function of tiles is asked about
 MAX_SIZE = 2**40
 _MAX_NAMES = 64
 
@@ -67,7 +68,7 @@ class Cell:
 
 
 def rows(asked: System) -> Iterator[Row]:
-    """Yield the rows of one system: its flag's values, or the backends of its dense functions."""
+    """Yield the rows of one system: its flag's values, or the backends of its dense function."""
     if asked.id in FLAGS:
         flag, values = FLAGS[asked.id]
         for value in values:
@@ -109,6 +110,8 @@ def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> F
     if row.system in FLAGS:
         deployment = replace(deployment, fp8_gemm_backend=row.backend)
         return facts(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
+    if not system(row.system, row.version).dense:
+        m = n = k = TILE
     call = CallFacts(function=row.function, m=m, n=n, k=k, backend=row.backend or "auto")
     return facts(deployment, call=call)
 
@@ -164,7 +167,8 @@ def matrix(
     ``n`` and ``k`` are the sides of the weight on one rank, ``m`` the rows of the activation.
     ``systems`` are names, with ``@version`` if not the newest; ``cuda`` is the toolkit of the
     NVIDIA GPUs, else each GPU's usual one. A server loads the weight from an MXFP8
-    checkpoint; a library gets operands as it asks for them. Raises InputError for
+    checkpoint; a library gets operands as it asks for them; a language that multiplies tiles
+    (Triton) is asked about a tile of 128. Raises InputError for
     unknown names and sizes that no weight has. Source: the ``source`` of each guard.
 
     >>> cells = matrix(2880, 2880, gpus=["gb10"], systems=["deepgemm", "flashinfer"])

@@ -67,12 +67,14 @@ def test_no_call_is_a_traceback(asked: System) -> None:
 
 @pytest.mark.parametrize("asked", CALLED, ids=[f"{s.id}@{s.version}" for s in CALLED])
 def test_systems_name_what_they_have(asked: System) -> None:
-    assert asked.dense in asked.functions
+    assert asked.dense in asked.functions or (asked.dense == "" and asked.id == "triton")
     assert {row.system for row in asked.guards} == {asked.id}
     assert all(guard(row.id).system == asked.id for row in asked.guards)
-    plain = CallFacts(function=asked.dense, m=128, n=4096, k=4096)
+    sides = (128, 4096, 4096) if asked.dense else (128, 128, 128)  # Triton multiplies tiles
+    function = asked.dense or next(iter(asked.functions))
+    plain = CallFacts(function=function, m=sides[0], n=sides[1], k=sides[2])
     verdicts = check(Deployment(gpu="b200", system=asked.id, version=asked.version), call=plain)
-    assert not [v for v in verdicts if v.status is Status.STOPS], "4096 x 4096 on a B200 runs"
+    assert not [v for v in verdicts if v.status is Status.STOPS], "it runs on a B200"
 
 
 def test_ids_are_of_one_system() -> None:
