@@ -40,7 +40,7 @@ def _table(caption: str, header: Sequence[str], rows: Iterable[Sequence[_Cell]])
         for row in rows
     )
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{_safe(caption)}">'
+        f'<div class="wide" role="group" tabindex="0" aria-label="{_safe(caption)}">'
         f"<table><caption>{_safe(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
