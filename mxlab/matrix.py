@@ -112,7 +112,14 @@ def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> F
         return facts(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
     if not system(row.system, row.version).dense:
         m = n = k = TILE
-    call = CallFacts(function=row.function, m=m, n=n, k=k, backend=row.backend or "auto")
+    call = CallFacts(
+        function=row.function,
+        m=m,
+        n=n,
+        k=k,
+        backend=row.backend or "auto",
+        scale_layout="linear" if device.vendor == "amd" else None,  # ROCm before 7.14 wants it
+    )
     return facts(deployment, call=call)
 
 

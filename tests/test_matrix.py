@@ -183,6 +183,14 @@ def test_every_cell_says_something() -> None:
     }
 
 
+def test_nvidias_libraries_stop_on_amd() -> None:
+    names = ["flashinfer", "deepgemm", "cublaslt"]
+    cells = matrix(4096, 4096, gpus=["mi300x", "mi355x"], systems=names)
+    assert {c.status for c in cells} == {S}
+    cells = matrix(4096, 4096, gpus=["mi300x", "mi355x"], systems=["torch"])
+    assert {c.gpu: c.status for c in cells if c.row.backend == "auto"} == {"mi300x": S, "mi355x": P}
+
+
 def test_rows_start_with_what_is_automatic() -> None:
     for asked in SYSTEMS:
         listed = list(rows(asked))

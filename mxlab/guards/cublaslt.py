@@ -33,6 +33,9 @@ def _version(facts: Facts, c: CallFacts) -> Finding:
 
 
 def _arch(facts: Facts, c: CallFacts) -> Finding:
+    if facts.platform.hip:
+        because = f"{facts.platform.gpu.label} is no NVIDIA GPU: hipBLASLt is AMD's"
+        return Finding(Status.STOPS, because, message=None)
     capability = facts.platform.capability or 0
     because = f"compute capability {capability // 10}.{capability % 10}, 10.0 needed"
     return _no_gpu(facts) or judge(capability < 100, because)
@@ -123,8 +126,8 @@ GUARDS: tuple[Guard, ...] = (
         "status",
         _STATUS,
         _arch,
-        predicate="compute capability below 10.0",
-        hardware="SM75 to SM90",
+        predicate="compute capability below 10.0, or no NVIDIA GPU",
+        hardware="SM75 to SM90; AMD",
         meaning="Ada and Hopper have FP8 with one scale a tensor or a 128-wide block, not 1x32.",
         fixes=("dequantise to bfloat16", "compute capability 10.0 or more"),
         source="Scaling Mode Support Overview; an H200 answers so through torch 2.11",
