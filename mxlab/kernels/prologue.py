@@ -182,5 +182,8 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
             a.sequences,
             *(_index(x if a.tracks else None, dtype, device) for x, dtype in track),
         )
-        grid = runs + chains * (a.q_heads + 2 * a.kv_heads)
-        extend_kernel[(grid,)](*common, *own, **flags, UPDATE=a.do_cache_update, TRACK=a.tracks)
+        first_rows = 2 * tiles.warps  # a row is 16 threads
+        runs = -(-a.sequences // first_rows) * 2 * a.kv_heads
+        flags |= {"FIRST_ROWS": first_rows, "UPDATE": a.do_cache_update, "TRACK": a.tracks}
+        grid = runs + chains * (a.q_heads + tiles.steps * 2 * a.kv_heads)
+        extend_kernel[(grid,)](*common, *own, a.taps - 1, **flags)

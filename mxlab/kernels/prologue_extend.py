@@ -36,7 +36,7 @@ def _update(  # type: ignore[no-untyped-def]
 def _begin(  # type: ignore[no-untyped-def]
     qkvr, off8, row8, tokens, head, b, sequences, cache, cs0, cs1, indices, mask, initial, cu, si,
     weight, gamma, eps, out, loc, slots, buf, buf8, sf, heads, page,
-    track_rows, track_mask, track_dst,
+    track_rows, track_mask, track_dst, firsts,
     ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
     STORE: tl.constexpr, MXFP8: tl.constexpr, UPDATE: tl.constexpr, TRACK: tl.constexpr,
     NORM: tl.constexpr,
@@ -57,7 +57,7 @@ def _begin(  # type: ignore[no-untyped-def]
     gate = (counts != 0).to(tl.float32)[:, None]
     x3, x2, x1 = bf16_to_f32(h3) * gate, bf16_to_f32(h2) * gate, bf16_to_f32(h1) * gate
     x = qkvr + off8 * 8 + lane
-    for i in range(TAPS - 1):
+    for i in range(firsts):  # not known to the compiler, which would unroll it
         t = begin + i
         keep = valid & (t < tokens)
         t = tl.minimum(t, tokens - 1)
@@ -86,53 +86,44 @@ def _begin(  # type: ignore[no-untyped-def]
 
 
 @jit
+def _back(x, t, row8, BACK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The inputs BACK tokens before t, float32 [ROWS, 128]."""
+    return bf16_to_f32(tl.load(x + (tl.maximum(t - BACK, 0).to(tl.int64) * row8 * 8)[:, None]))
+
+
+@jit
 def _later(  # type: ignore[no-untyped-def]
     qkvr, off8, row8, tokens, head, first, cu, si, weight, gamma, eps, out, loc, slots,
     buf, buf8, sf, heads, page,
-    ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr,
-    RESIDUAL: tl.constexpr, STORE: tl.constexpr, MXFP8: tl.constexpr, NORM: tl.constexpr,
+    ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
+    STORE: tl.constexpr, MXFP8: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
-    """One head of K or V of tokens that no longer see the history: ROWS runs of STEPS tokens.
+    """One head of K or V of ROWS tokens that no longer see the history.
 
     Only the stores ask which sequence a token is of. The first W - 1 tokens of ``qkvr``, which
     have no rows before them, are always in ``_begin``'s part.
     """
-    last = tokens - 1
-    t = first + tl.arange(0, ROWS) * STEPS
+    t = first + tl.arange(0, ROWS)
+    keep = t < tokens
+    t = tl.minimum(t, tokens - 1)
+    sequence = tl.load(si + t)
+    slot = _slot(loc, t, keep, STORE)
     lane = (head * 128 + tl.arange(0, 128))[None, :]
     x = qkvr + off8 * 8 + lane
-    here = tl.minimum(t, last)
-    word = tl.load(x + (here.to(tl.int64) * row8 * 8)[:, None])
-    sequence = tl.load(si + here)
-    slot = _slot(loc, here, t < tokens, STORE)
-    before = tl.maximum(here - 1, 0).to(tl.int64) * row8 * 8
-    x1 = bf16_to_f32(tl.load(x + before[:, None]))
+    x0, x1 = _back(x, t, row8, 0), _back(x, t, row8, 1)
     x2, x3 = x1, x1
     if TAPS > 2:
-        before = tl.maximum(here - 2, 0).to(tl.int64) * row8 * 8
-        x2 = bf16_to_f32(tl.load(x + before[:, None]))
-        x3 = x2
+        x2 = _back(x, t, row8, 2)
     if TAPS > 3:
-        before = tl.maximum(here - 3, 0).to(tl.int64) * row8 * 8
-        x3 = bf16_to_f32(tl.load(x + before[:, None]))
-    factor = _factor(gamma, NORM)
+        x3 = _back(x, t, row8, 3)
     w3, w2, w1, w0 = tap_weights(weight, head, TAPS)
-    for _ in range(STEPS):
-        begin = tl.load(cu + sequence)
-        ahead = tl.minimum(t + 1, last)
-        later = tl.load(x + (ahead.to(tl.int64) * row8 * 8)[:, None])
-        sequence = tl.load(si + ahead)
-        slot_later = _slot(loc, ahead, t + 1 < tokens, STORE)
-        x0 = bf16_to_f32(word)
-        y = convolved(x3, x2, x1, x0, w3, w2, w1, w0, TAPS, SILU, RESIDUAL)
-        keep = (t < tokens) & (t - begin >= TAPS - 1)
-        _put(
-            y, head, t, keep, factor, eps, out, slot, slots, keep, buf, buf8, sf, heads, page,
-            ROWS, NORM, STORE, MXFP8,
-        )  # fmt: skip
-        x3, x2, x1 = x2, x1, x0
-        word, slot = later, slot_later
-        t += 1
+    factor = _factor(gamma, NORM)
+    keep = keep & (t - tl.load(cu + sequence) >= TAPS - 1)
+    y = convolved(x3, x2, x1, x0, w3, w2, w1, w0, TAPS, SILU, RESIDUAL)
+    _put(
+        y, head, t, keep, factor, eps, out, slot, slots, keep, buf, buf8, sf, heads, page,
+        ROWS, NORM, STORE, MXFP8,
+    )  # fmt: skip
 
 
 @jit
@@ -140,46 +131,52 @@ def extend_kernel(  # type: ignore[no-untyped-def]
     qkvr, row8, tokens, q_off8, k_off8, v_off8, hq, hkv, k_cache, v_cache, cs0, cs1, indices, mask,
     kw, vw, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
     q_out, k_out, v_out, q_scale, initial, cu, si, sequences, track_rows, track_mask, track_dst,
-    ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr,
+    firsts,
+    FIRST_ROWS: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr,
+    SILU: tl.constexpr,
     RESIDUAL: tl.constexpr, STORE: tl.constexpr, MXFP8: tl.constexpr, TAU: tl.constexpr,
     UPDATE: tl.constexpr, TRACK: tl.constexpr,
 ):  # fmt: skip
     """Programs of beginnings first, then runs of tokens, the heads of a run side by side."""
     pid = tl.program_id(0)
-    begins = (sequences + ROWS - 1) // ROWS * 2 * hkv
+    begins = (sequences + FIRST_ROWS - 1) // FIRST_ROWS * 2 * hkv
     if pid < begins:
-        b, head = pid // (2 * hkv) * ROWS + tl.arange(0, ROWS), pid % (2 * hkv)
+        b = pid // (2 * hkv) * FIRST_ROWS + tl.arange(0, FIRST_ROWS)
+        head = pid % (2 * hkv)
         if head < hkv:
             _begin(
                 qkvr, k_off8, row8, tokens, head, b, sequences, k_cache, cs0, cs1, indices, mask,
                 initial, cu, si, kw, kg, eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page,
-                track_rows, track_mask, track_dst,
-                ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, True,
+                track_rows, track_mask, track_dst, firsts,
+                FIRST_ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, True,
             )  # fmt: skip
         else:
             _begin(
                 qkvr, v_off8, row8, tokens, head - hkv, b, sequences, v_cache, cs0, cs1, indices,
                 mask, initial, cu, si, vw, kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page,
-                track_rows, track_mask, track_dst,
-                ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, False,
+                track_rows, track_mask, track_dst, firsts,
+                FIRST_ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, False,
             )  # fmt: skip
     else:
-        heads = hq + 2 * hkv
-        first, head = (pid - begins) // heads * (ROWS * STEPS), (pid - begins) % heads
+        pid -= begins
+        heads = hq + STEPS * 2 * hkv
+        first, head = pid // heads * (ROWS * STEPS), pid % heads
         if head < hq:
             q_chain(
                 qkvr, row8, q_off8, head, first, tokens, qg, eps, tau, q_out, q_scale, hq,
                 ROWS, STEPS, TAU, MXFP8,
             )  # fmt: skip
-        elif head < hq + hkv:
-            _later(
-                qkvr, k_off8, row8, tokens, head - hq, first, cu, si, kw, kg, eps, k_out, loc,
-                slots, k_buf, buf8, sfk, hkv, page,
-                ROWS, STEPS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True,
-            )  # fmt: skip
         else:
-            _later(
-                qkvr, v_off8, row8, tokens, head - hq - hkv, first, cu, si, vw, kg, eps, v_out,
-                loc, slots, v_buf, buf8, sfv, hkv, page,
-                ROWS, STEPS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False,
-            )  # fmt: skip
+            first, head = first + (head - hq) // (2 * hkv) * ROWS, (head - hq) % (2 * hkv)
+            if head < hkv:
+                _later(
+                    qkvr, k_off8, row8, tokens, head, first, cu, si, kw, kg, eps, k_out, loc,
+                    slots, k_buf, buf8, sfk, hkv, page,
+                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True,
+                )  # fmt: skip
+            else:
+                _later(
+                    qkvr, v_off8, row8, tokens, head - hkv, first, cu, si, vw, kg, eps, v_out,
+                    loc, slots, v_buf, buf8, sfv, hkv, page,
+                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False,
+                )  # fmt: skip

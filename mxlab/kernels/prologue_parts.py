@@ -141,8 +141,10 @@ def q_chain(  # type: ignore[no-untyped-def]
     t = first + tl.arange(0, ROWS)
     word = tl.load(x + (tl.minimum(t, tokens - 1).to(tl.int64) * row8 * 8)[:, None])
     for _ in range(STEPS):
-        following = tl.minimum(t + ROWS, tokens - 1).to(tl.int64) * row8 * 8
-        later = tl.load(x + following[:, None])
+        later = word
+        if STEPS > 1:
+            ahead = tl.minimum(t + ROWS, tokens - 1).to(tl.int64) * row8 * 8
+            later = tl.load(x + ahead[:, None])
         keep = t < tokens
         at = t.to(tl.int64) * heads + head
         n = rms_norm(bf16_to_f32(word), factor, eps, ROWS)
