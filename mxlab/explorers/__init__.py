@@ -15,6 +15,7 @@ from mxlab.explorers.protocol import Explorer, read_state
 #: name of the explorer (and of its module) -> its class in notebooks
 EXPLORERS = {
     "one_byte": "OneByte",
+    "block_of_32": "BlockOf32",
     "will_it_run": "WillItRun",
 }
 
