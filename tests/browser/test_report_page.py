@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from drive import axe
-from playwright.sync_api import Browser, Request
+from playwright.sync_api import Browser, Page, Request
 
 from mxlab.doctor import doctor
 from mxlab.guards import Deployment
@@ -29,6 +29,17 @@ def grid() -> str:
     return grid_html(sweep(models, Deployment(quantization="mxfp8"), axes), MADE)
 
 
+def count_requests(page: Page) -> list[str]:
+    """Return a list that fills with the address of every request of the page."""
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        asked.append(request.url)
+
+    page.on("request", note)
+    return asked
+
+
 @pytest.mark.parametrize("html", [report(), grid()], ids=["report", "grid"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_and_a_phone_scrolls_one_way(
@@ -43,10 +54,9 @@ def test_axe_finds_nothing_and_a_phone_scrolls_one_way(
             bypass_csp=True,  # the page's policy would keep axe out
         )
         page = context.new_page()
-        requests: list[Request] = []
-        page.on("request", requests.append)
+        asked = count_requests(page)
         page.goto(file.as_uri())
-        assert [request.url for request in requests] == [file.as_uri()]
+        assert asked == [file.as_uri()]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         back = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (back == "rgb(255, 255, 255)") == (scheme == "light")
