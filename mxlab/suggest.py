@@ -52,7 +52,7 @@ class _Tried:
 
 def _badness(report: Report) -> int:
     """Return 0 where it runs, 1 where something falls back or warns, 2 where it is silent."""
-    said = {verdict.status for _, verdict in report.subjects()}
+    said = {verdict.status for _, verdict in report.heard()}
     if Status.SILENT in said:
         return 2
     if report.outcome == "unknown":
@@ -162,6 +162,6 @@ def _best(works: Iterable[_Tried]) -> list[_Tried]:
 def _stopping(report: Report) -> frozenset[tuple[str, str]]:
     return frozenset(
         (where, verdict.guard)
-        for where, verdict in report.subjects()
+        for where, verdict in report.heard()
         if verdict.status is Status.STOPS
     )

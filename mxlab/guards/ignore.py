@@ -52,6 +52,8 @@ class Entries:
 
     def cover(self, prefix: str) -> bool:
         """Tell whether some entry covers the path: ``matches`` for all entries at once."""
+        if not self.names:
+            return False
         parts = prefix.rstrip(".").split(".")
         ends = range(1, len(parts) + 1)
         runs = (".".join(parts[first:end]) for end in ends for first in range(end))
