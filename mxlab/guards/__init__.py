@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mxlab.errors import InputError, choose
+from mxlab.errors import InputError
 from mxlab.guards import inputs
 from mxlab.guards import quant as _quant
 from mxlab.guards import runner as _runner
+from mxlab.guards import systems as _systems
 from mxlab.guards.calls import NO_DENSE, NO_QUANT, NO_RUNNER, check_call
 from mxlab.guards.engine import STAGES, SUBJECTS, Finding, Guard, Status, Verdict, run
 from mxlab.guards.facts import (
@@ -39,7 +40,10 @@ from mxlab.guards.platform import platform
 from mxlab.guards.sglang import GUARDS, VERSION
 from mxlab.guards.sglang_prologue import scale_shape
 from mxlab.guards.steps import check_step
-from mxlab.guards.systems import SYSTEMS, System, all_guards, system
+from mxlab.guards.systems import System, all_guards, find_guard, system
+
+if TYPE_CHECKING:
+    from mxlab.guards.systems import SYSTEMS
 
 __all__ = [
     "GUARDS",
@@ -83,8 +87,11 @@ __all__ = [
     "system",
 ]
 
-#: of every system and version; where two versions share an id, the newest one's row
-_BY_ID = {row.id: row for known in reversed(SYSTEMS) for row in known.guards}
+
+def __getattr__(name: str) -> Any:
+    if name != "SYSTEMS":  # of every system: imported when it is asked for
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _systems.SYSTEMS
 
 
 def guard(id: str) -> Guard:
@@ -93,7 +100,7 @@ def guard(id: str) -> Guard:
     >>> guard("wsp-deepgemm").stage
     'S6'
     """
-    return choose("guard", id, _BY_ID)
+    return find_guard(id)
 
 
 def facts(

@@ -1,23 +1,12 @@
 """The systems whose guards are tables here: serving engines and the libraries that they call."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from mxlab.errors import choose
-from mxlab.guards import (
-    cublaslt,
-    deepgemm,
-    flashinfer,
-    sglang,
-    sglang_0132848349,
-    torch,
-    torchao,
-    transformer_engine,
-    vllm,
-)
 from mxlab.guards.engine import Guard
-from mxlab.guards.releases import AUGUST, is_commit
-from mxlab.guards.sglang_0132848349_sources import ABSENT
+from mxlab.guards.releases import is_commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,103 +29,210 @@ class System:
     absent: Mapping[str, str] = field(default_factory=dict)  # newer guard -> why it is not here
 
 
-#: the newest version of a system comes first
-SYSTEMS: tuple[System, ...] = (
-    System(
-        id="sglang",
-        name="SGLang",
-        version=sglang.VERSION,
-        source="the wheel on PyPI, read 2026-11",
-        server=True,
-        guards=sglang.GUARDS,
-    ),
-    System(
-        id="sglang",
-        name="SGLang",
-        version=sglang_0132848349.VERSION,
-        source="the commit of 2026-08-27, from the wheels before and after it, read 2026-11",
-        server=True,
-        guards=sglang_0132848349.GUARDS,
-        commit=AUGUST.commit,
-        absent=ABSENT,
-    ),
-    System(
-        id="flashinfer",
-        name="FlashInfer",
-        version=flashinfer.VERSION,
-        source="the wheel on PyPI, Python and CUDA sources, read 2026-11",
-        server=False,
-        guards=flashinfer.GUARDS,
-        functions=flashinfer.FUNCTIONS,
-        dense="mm_mxfp8",
-    ),
-    System(
-        id="torch",
-        name="PyTorch",
-        version=torch.VERSION,
-        source=torch.SOURCE,
-        server=False,
-        guards=torch.GUARDS,
-        functions=torch.FUNCTIONS,
-        dense="scaled_mm",
-    ),
-    System(
-        id="torchao",
-        name="torchao",
-        version=torchao.VERSION,
-        source=torchao.SOURCE,
-        server=False,
-        guards=torchao.GUARDS,
-        functions=torchao.FUNCTIONS,
-        dense="MXDynamicActivationMXWeightConfig",
-    ),
-    *(
+def _sglang() -> tuple[System, ...]:
+    from mxlab.guards import sglang, sglang_0132848349
+    from mxlab.guards.releases import AUGUST
+    from mxlab.guards.sglang_0132848349_sources import ABSENT
+
+    return (
         System(
-            id="vllm",
-            name="vLLM",
-            version=release.version,
-            source=vllm.SOURCE,
+            id="sglang",
+            name="SGLang",
+            version=sglang.VERSION,
+            source="the wheel on PyPI, read 2026-11",
             server=True,
-            guards=vllm.guards(release),
-            functions=vllm.FUNCTIONS,
-            dense="init_mxfp8_linear_kernel",
-        )
-        for release in vllm.VERSIONS
-    ),
-    System(
-        id="transformer_engine",
-        name="Transformer Engine",
-        version=transformer_engine.VERSION,
-        source=transformer_engine.SOURCE,
-        server=False,
-        guards=transformer_engine.GUARDS,
-        functions=transformer_engine.FUNCTIONS,
-        dense="Linear",
-    ),
-    System(
-        id="cublaslt",
-        name="cuBLASLt",
-        version=cublaslt.VERSION,
-        source=cublaslt.SOURCE,
-        server=False,
-        guards=cublaslt.GUARDS,
-        functions=cublaslt.FUNCTIONS,
-        dense="cublasLtMatmul",
-    ),
-    *(
+            guards=sglang.GUARDS,
+        ),
         System(
-            id="deepgemm",
-            name="DeepGEMM",
-            version=release.version,
-            source=release.source,
+            id="sglang",
+            name="SGLang",
+            version=sglang_0132848349.VERSION,
+            source="the commit of 2026-08-27, from the wheels before and after it, read 2026-11",
+            server=True,
+            guards=sglang_0132848349.GUARDS,
+            commit=AUGUST.commit,
+            absent=ABSENT,
+        ),
+    )
+
+
+def _flashinfer() -> tuple[System, ...]:
+    from mxlab.guards import flashinfer
+
+    return (
+        System(
+            id="flashinfer",
+            name="FlashInfer",
+            version=flashinfer.VERSION,
+            source="the wheel on PyPI, Python and CUDA sources, read 2026-11",
             server=False,
-            guards=deepgemm.table(release),
-            functions=deepgemm.FUNCTIONS,
-            dense="fp8_gemm_nt",
-        )
-        for release in deepgemm.RELEASES
-    ),
-)
+            guards=flashinfer.GUARDS,
+            functions=flashinfer.FUNCTIONS,
+            dense="mm_mxfp8",
+        ),
+    )
+
+
+def _torch() -> tuple[System, ...]:
+    from mxlab.guards import torch
+
+    return (
+        System(
+            id="torch",
+            name="PyTorch",
+            version=torch.VERSION,
+            source=torch.SOURCE,
+            server=False,
+            guards=torch.GUARDS,
+            functions=torch.FUNCTIONS,
+            dense="scaled_mm",
+        ),
+    )
+
+
+def _torchao() -> tuple[System, ...]:
+    from mxlab.guards import torchao
+
+    return (
+        System(
+            id="torchao",
+            name="torchao",
+            version=torchao.VERSION,
+            source=torchao.SOURCE,
+            server=False,
+            guards=torchao.GUARDS,
+            functions=torchao.FUNCTIONS,
+            dense="MXDynamicActivationMXWeightConfig",
+        ),
+    )
+
+
+def _vllm() -> tuple[System, ...]:
+    from mxlab.guards import vllm
+
+    return (
+        *(
+            System(
+                id="vllm",
+                name="vLLM",
+                version=release.version,
+                source=vllm.SOURCE,
+                server=True,
+                guards=vllm.guards(release),
+                functions=vllm.FUNCTIONS,
+                dense="init_mxfp8_linear_kernel",
+            )
+            for release in vllm.VERSIONS
+        ),
+    )
+
+
+def _transformer_engine() -> tuple[System, ...]:
+    from mxlab.guards import transformer_engine
+
+    return (
+        System(
+            id="transformer_engine",
+            name="Transformer Engine",
+            version=transformer_engine.VERSION,
+            source=transformer_engine.SOURCE,
+            server=False,
+            guards=transformer_engine.GUARDS,
+            functions=transformer_engine.FUNCTIONS,
+            dense="Linear",
+        ),
+    )
+
+
+def _cublaslt() -> tuple[System, ...]:
+    from mxlab.guards import cublaslt
+
+    return (
+        System(
+            id="cublaslt",
+            name="cuBLASLt",
+            version=cublaslt.VERSION,
+            source=cublaslt.SOURCE,
+            server=False,
+            guards=cublaslt.GUARDS,
+            functions=cublaslt.FUNCTIONS,
+            dense="cublasLtMatmul",
+        ),
+    )
+
+
+def _triton() -> tuple[System, ...]:
+    from mxlab.guards import triton
+
+    return (
+        *(
+            System(
+                id="triton",
+                name="Triton",
+                version=release.version,
+                source=triton.SOURCE,
+                server=False,
+                guards=triton.guards(release),
+                functions=triton.FUNCTIONS,
+                dense="matmul_kernel",
+            )
+            for release in triton.VERSIONS
+        ),
+    )
+
+
+def _deepgemm() -> tuple[System, ...]:
+    from mxlab.guards import deepgemm
+
+    return (
+        *(
+            System(
+                id="deepgemm",
+                name="DeepGEMM",
+                version=release.version,
+                source=release.source,
+                server=False,
+                guards=deepgemm.table(release),
+                functions=deepgemm.FUNCTIONS,
+                dense="fp8_gemm_nt",
+            )
+            for release in deepgemm.RELEASES
+        ),
+    )
+
+
+#: id -> its versions, the newest first; a table is imported when it is first asked for, because
+#: most commands need one of them
+_LOADERS: Mapping[str, Callable[[], tuple[System, ...]]] = {
+    "sglang": _sglang,
+    "flashinfer": _flashinfer,
+    "torch": _torch,
+    "torchao": _torchao,
+    "vllm": _vllm,
+    "transformer_engine": _transformer_engine,
+    "cublaslt": _cublaslt,
+    "triton": _triton,
+    "deepgemm": _deepgemm,
+}
+IDS = tuple(_LOADERS)
+
+SYSTEMS: tuple[System, ...]  # every version of every system, loaded by __getattr__
+
+
+@cache
+def versions(id: str) -> tuple[System, ...]:
+    """Return the versions of a system, the newest first.
+
+    >>> [known.version for known in versions("sglang")]
+    ['0.5.23', '0132848349']
+    """
+    return choose("system", id, _LOADERS)()
+
+
+def __getattr__(name: str) -> object:
+    if name != "SYSTEMS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return tuple(known for id in IDS for known in versions(id))
 
 
 def system(id: str, version: str = "") -> System:
@@ -150,12 +246,12 @@ def system(id: str, version: str = "") -> System:
     >>> system("sglang", "0132848").version
     '0132848349'
     """
-    choose("system", id, {row.id: row for row in SYSTEMS})
-    versions = {row.version: row for row in SYSTEMS if row.id == id}
+    choose("system", id, _LOADERS)
+    known = {row.version: row for row in versions(id.lower())}
     if not version:
-        return next(iter(versions.values()))
-    commits = (row for row in versions.values() if is_commit(version, row.commit))
-    return next(commits, None) or choose(f"{id} version", version, versions)
+        return next(iter(known.values()))
+    commits = (row for row in known.values() if is_commit(version, row.commit))
+    return next(commits, None) or choose(f"{id} version", version, known)
 
 
 def all_guards() -> tuple[Guard, ...]:
@@ -164,7 +260,19 @@ def all_guards() -> tuple[Guard, ...]:
     >>> all_guards()[0].system
     'sglang'
     """
-    newest = {row.id: row for row in reversed(SYSTEMS)}
-    return tuple(
-        guard for id in dict.fromkeys(row.id for row in SYSTEMS) for guard in newest[id].guards
-    )
+    return tuple(guard for id in IDS for guard in versions(id)[0].guards)
+
+
+@cache
+def _rows(id: str) -> Mapping[str, Guard]:
+    """Return the rows of every version of a system; where two share an id, the newest one's."""
+    return {row.id: row for known in reversed(versions(id)) for row in known.guards}
+
+
+def find_guard(id: object) -> Guard:
+    """Return the row called ``id`` of any system, or raise InputError with the nearest ids."""
+    if isinstance(id, str):
+        for name in IDS:
+            if id in (rows := _rows(name)):
+                return rows[id]
+    return choose("guard", id, {key: row for name in IDS for key, row in _rows(name).items()})
