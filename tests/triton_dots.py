@@ -1,8 +1,14 @@
-"""One ``tl.dot_scaled`` compiled for a GPU that need not be there: its error, or its MMA."""
+"""One ``tl.dot_scaled`` compiled for a GPU that need not be there: its error, or its MMA.
+
+As a program: cases on standard input as JSON, outcomes on standard output. A process of its own
+keeps the interpreter's switch, and the compiler's dumps, away from other tests.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from typing import Any
 
 import triton
@@ -71,3 +77,14 @@ def outcome(
         return type(cause).__name__, str(cause)
     text = built.asm["amdgcn" if arch.startswith("gfx") else "ptx"]
     return "", " ".join(sorted(set(_MMA.findall(text))))
+
+
+if __name__ == "__main__":
+    print(
+        json.dumps(
+            [
+                outcome(case["arch"], *case["tile"], **case.get("more", {}))
+                for case in json.load(sys.stdin)
+            ]
+        )
+    )

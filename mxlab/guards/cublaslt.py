@@ -103,7 +103,27 @@ def _layout(facts: Facts, c: CallFacts) -> Finding:
     )
 
 
+def _vendor(facts: Facts, c: CallFacts) -> Finding:
+    gpu = facts.platform.gpu
+    return judge(not facts.platform.cuda, f"{gpu.label} is {gpu.arch or 'no GPU'}")
+
+
 GUARDS: tuple[Guard, ...] = (
+    CUBLAS.row(
+        "cublaslt-vendor",
+        MATMUL,
+        "C1",
+        "status",
+        "CUBLAS_STATUS_NOT_INITIALIZED",
+        _vendor,
+        predicate="no NVIDIA GPU",
+        hardware="AMD GPUs, no GPU",
+        meaning="cuBLASLt drives NVIDIA GPUs. AMD's counterpart is hipBLASLt, with other layouts "
+        "and limits.",
+        fixes=("on AMD, hipBLASLt through torch or Transformer Engine's fork",),
+        source="cublasLtCreate()",
+        related=("torch-rocm-arch", "te-rocm-k128"),
+    ),
     CUBLAS.row(
         "cublaslt-version",
         MATMUL,

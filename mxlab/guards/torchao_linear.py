@@ -105,14 +105,6 @@ def _silent_rule(facts: Facts, c: CallFacts) -> Finding:
     return passes("the default is RCEIL")
 
 
-def _silent_layout(facts: Facts, c: CallFacts) -> Finding:
-    if c.function != LINEAR:
-        return skipped("a matter of the inference linear")
-    if emulated(c):
-        return passes("EMULATED needs no tiles")
-    return silent("activations are quantised with row-major scales, then tiled by a second pass")
-
-
 #: torch's rows that the product of AUTO can meet
 _GEMM = tuple(
     row
@@ -329,20 +321,5 @@ GUARDS: tuple[Guard, ...] = (
         fallback="OCP's FLOOR",
         fixes=("scaling_mode=ScaleCalculationMode.RCEIL",),
         source=f"{TENSOR}:644",
-    ),
-    AO.row(
-        "ao-silent-tiling",
-        (TO_MX, LINEAR, TRAIN),
-        "C3",
-        "",
-        (),
-        _silent_layout,
-        predicate="the inference linear with AUTO",
-        meaning="The flag that asks for tiled activation scales lands in another parameter of "
-        "to_mx, so the scales are tiled in a pass of their own for every product.",
-        fallback="a second pass over the activation scales",
-        fixes=("nothing to do: right, a little slow", "quantise with a kernel that tiles"),
-        source=f"{TENSOR}:771",
-        related=("torch-silent-layout",),
     ),
 )
