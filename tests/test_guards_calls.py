@@ -3,10 +3,13 @@
 import json
 import random
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+import mxlab.guards
 from mxlab.errors import InputError
 from mxlab.guards import SYSTEMS, CallFacts, Deployment, Status, check, facts, guard
 from mxlab.guards.call_examples import TRIPS, trips
@@ -75,6 +78,22 @@ def test_systems_name_what_they_have(asked: System) -> None:
     plain = CallFacts(function=function, m=sides[0], n=sides[1], k=sides[2])
     verdicts = check(Deployment(gpu="b200", system=asked.id, version=asked.version), call=plain)
     assert not [v for v in verdicts if v.status is Status.STOPS], "it runs on a B200"
+
+
+def test_a_table_is_imported_when_it_is_asked_for() -> None:
+    """SGLang's alone for a doctor of SGLang; one library's for a call of that library."""
+    code = (
+        "import sys, mxlab.guards as g;"
+        "names = ('flashinfer', 'deepgemm', 'vllm', 'torchao');"
+        "seen = lambda: [n for n in names if f'mxlab.guards.{n}' in sys.modules];"
+        "g.check(g.Deployment(), linear=g.LinearFacts('x', 128, 128)); g.guard('wsp-deepgemm');"
+        "before = seen(); g.system('deepgemm'); print(before, seen(), len(g.SYSTEMS), seen())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    every = "['flashinfer', 'deepgemm', 'vllm', 'torchao']"
+    assert run.stdout.strip() == f"[] ['deepgemm'] {len(SYSTEMS)} {every}"
+    with pytest.raises(AttributeError):
+        mxlab.guards.NOTHING  # noqa: B018
 
 
 def test_ids_are_of_one_system() -> None:
