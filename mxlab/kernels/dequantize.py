@@ -1,6 +1,5 @@
 """Dequantise by one kernel: float32 as the reference has it, or bfloat16 that is exact or NaN."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,8 +28,8 @@ def exact_bf16(value):  # type: ignore[no-untyped-def]
 @jit
 def _tile(  # type: ignore[no-untyped-def]
     program, codes, scales, out, rows, cols, batch_stride, row_stride, col_stride, scale_bytes,
-    BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr,
-    BR: tl.constexpr, BC: tl.constexpr,
+    BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr, TURN: tl.constexpr,
+    DEAL: tl.constexpr,    BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     wide, high = (cols + BC - 1) // BC, (rows + BR - 1) // BR
     batch = (program // (wide * high)).to(tl.int64)
@@ -56,58 +55,59 @@ def _tile(  # type: ignore[no-untyped-def]
         at = batch * scale_bytes + scale_offset(far, block[None, :], cols // 32, TILED)
         byte = tl.load(scales + at, mask=known, other=127).to(tl.int32)
         value = tl.reshape(value, [BR, BC // 32, 32]) * power_of_two(byte)[:, :, None]
+    if DEAL:  # what ``mixed`` wants: see there
+        value = tl.reshape(value, [BR, BC // 32, 4, 2, 2, 2])
+        value = tl.permute(value, [0, 1, 3, 4, 2, 5])
     value = tl.reshape(value, [BR, BC])
-    at = batch * rows * cols + far * cols + col[None, :]
-    tl.store(out + at, exact_bf16(value) if BF16 else value, mask=here)
+    stored = exact_bf16(value) if BF16 else value
+    if TURN:
+        at = batch * rows * cols + col[:, None].to(tl.int64) * rows + row[None, :]
+        mask = (col < cols)[:, None] & (row < rows)[None, :]
+        tl.store(out + at, tl.trans(stored), mask=mask)
+    else:
+        at = batch * rows * cols + far * cols + col[None, :]
+        tl.store(out + at, stored, mask=here)
 
 
 @jit
 def _one(  # type: ignore[no-untyped-def]
     codes, scales, out, rows, cols, batch_stride, row_stride, col_stride, scale_bytes,
-    BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr,
-    BR: tl.constexpr, BC: tl.constexpr,
+    BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr, TURN: tl.constexpr,
+    DEAL: tl.constexpr,    BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Dequantise codes [batch, rows, cols]: one program for BR x BC values."""
     _tile(tl.program_id(0), codes, scales, out, rows, cols, batch_stride, row_stride, col_stride,
-          scale_bytes, BF16, TILED, COLUMN, BR, BC)  # fmt: skip
+          scale_bytes, BF16, TILED, COLUMN, TURN, DEAL, BR, BC)  # fmt: skip
 
 
-@jit
-def _pair(  # type: ignore[no-untyped-def]
-    codes, scales, out, rows, codes2, scales2, out2, rows2, cols, first,
-    TILED: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """Dequantise two contiguous matrices of the same width to bfloat16; ``first`` programs each."""
-    program = tl.program_id(0)
-    if program < first:
-        _tile(program, codes, scales, out, rows, cols, 0, cols, 1, 0,
-              True, TILED, False, BR, BC)  # fmt: skip
-    else:
-        _tile(program - first, codes2, scales2, out2, rows2, cols, 0, cols, 1, 0,
-              True, TILED, False, BR, BC)  # fmt: skip
-
-
-def _tile_shape(rows: int, cols: int) -> dict[str, int]:
+def _tile_shape(rows: int, turned: bool) -> dict[str, int]:
     if INTERPRETED:
         return {"BR": 128, "BC": 256, "num_warps": 4}
-    return (
-        {"BR": 32, "BC": 256, "num_warps": 4}
-        if rows >= 512
-        else {"BR": 4, "BC": 512, "num_warps": 1}
-    )
+    if turned:
+        return {"BR": 64, "BC": 64, "num_warps": 4}
+    br, bc, warps = (32, 256, 4) if rows >= 512 else (4, 512, 1)
+    return {"BR": br, "BC": bc, "num_warps": warps}
 
 
 def _words(out: Tensor) -> Tensor:
     return out.view(torch.int16) if out.dtype == torch.bfloat16 else out
 
 
-def dequantize(q: MXArray, dtype: Any = torch.float32, *, out: Tensor | None = None) -> Tensor:
+def dequantize(
+    q: MXArray,
+    dtype: Any = torch.float32,
+    *,
+    out: Tensor | None = None,
+    turned: bool = False,
+    dealt: bool = False,
+) -> Tensor:
     """Return code * scale as a tensor of the padded shape, by one kernel.
 
     ``dtype`` is float32, which gives what ``arrays.dequantize`` gives before it drops the padding,
     or bfloat16: exact for scale bytes 3 to 246; a value that bfloat16 does not hold becomes NaN,
     never a rounded number. Scales in ``linear``, ``tile_128x4`` (last axis) or ``te_columnwise``
-    (the one before). Raises InputError for another format, layout or dtype.
+    (the one before). ``turned`` writes each matrix of the last two axes transposed. Raises
+    InputError for another format, layout or dtype.
 
     >>> from mxlab.kernels.quantize import quantize
     >>> dequantize(quantize(torch.full((1, 32), 3.0)), torch.bfloat16)[0, :2].tolist()
@@ -117,19 +117,21 @@ def dequantize(q: MXArray, dtype: Any = torch.float32, *, out: Tensor | None = N
         raise InputError(f"dtype is {quote(dtype)}: expected torch.bfloat16 or torch.float32")
     codes, scales, tiled, column = operand(q)
     full = tuple(codes.shape)
+    if turned:
+        full = (*full[:-2], full[-1], full[-2])
     out = torch.empty(full, dtype=dtype, device=codes.device) if out is None else out
     if not codes.numel():
         return out
     matrices = as_matrices(codes, q.axis)
-    if not tiled and not column:
+    if not tiled and not column and not turned:
         matrices = matrices.reshape(1, -1, matrices.shape[2])
     batch, rows, cols = matrices.shape
-    shape = _tile_shape(rows, cols)
+    shape = _tile_shape(rows, turned)
     grid = (batch * -(-rows // shape["BR"]) * -(-cols // shape["BC"]),)
     with on(codes):
         _one[grid](
             matrices, scales, _words(out), rows, cols, *matrices.stride(), scales.numel() // batch,
-            BF16=dtype == torch.bfloat16, TILED=tiled, COLUMN=column, **shape,
+            BF16=dtype == torch.bfloat16, TILED=tiled, COLUMN=column, TURN=turned, DEAL=dealt, **shape,
         )  # fmt: skip
     return out
 
@@ -155,24 +157,3 @@ def operand(q: MXArray) -> tuple[Tensor, Tensor, bool, bool]:
             f"kernels read {' and '.join(map(repr, _TILED[column]))} there; deinterleave first"
         )
     return codes, scales.contiguous(), q.layout != "linear", column
-
-
-def dequantize_pair(a: MXArray, b: MXArray) -> Sequence[Tensor]:
-    """Return two matrices of the same K, quantised along axis 1, in bfloat16: one launch.
-
-    The same values as two calls of ``dequantize``, in one launch for the two.
-    """
-    (codes, scales, tiled, _), (codes2, scales2, _, _) = operand(a), operand(b)
-    codes, codes2 = codes.contiguous(), codes2.contiguous()
-    outs = [torch.empty(c.shape, dtype=torch.bfloat16, device=c.device) for c in (codes, codes2)]
-    (rows, cols), rows2 = codes.shape, codes2.shape[0]
-    shape = _tile_shape(max(rows, rows2), cols)
-    wide = -(-cols // shape["BC"])
-    first, second = (-(-r // shape["BR"]) * wide for r in (rows, rows2))
-    if first + second:
-        with on(codes):
-            _pair[(first + second,)](
-                codes, scales, _words(outs[0]), rows, codes2, scales2, _words(outs[1]), rows2,
-                cols, first, TILED=tiled, **shape,
-            )  # fmt: skip
-    return outs

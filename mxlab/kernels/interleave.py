@@ -9,13 +9,16 @@ from mxlab.kernels.launch import on, require_device
 from mxlab.kernels.mode import INTERPRETED, jit
 from mxlab.layout import layout as get_layout
 
+#: tiles of a program, and its warps
+TILE = (32, 4)
+
 
 @jit
 def _permute(  # type: ignore[no-untyped-def]
     plain, tiled, rows, cols, tiles,
     UNIT: tl.constexpr, BACK: tl.constexpr, BT: tl.constexpr,
 ):  # fmt: skip
-    """Move BT tiles of one row of tiles; ``cols`` counts bytes (UNIT 4) or words (UNIT 1)."""
+    """Move BT tiles of one row of tiles; ``cols`` counts elements, UNIT of which are four bytes."""
     across = (tiles + BT - 1) // BT
     high = (rows + 127) // 128
     program = tl.program_id(0)
@@ -45,13 +48,17 @@ def _permute(  # type: ignore[no-untyped-def]
 def _run(plain: Tensor, tiled: Tensor, rows: int, cols: int, back: bool) -> None:
     tiles = -(-cols // 4)
     unit = 4
-    if cols % 4 == 0 and plain.data_ptr() % 4 == 0:
-        plain, tiled, cols, unit = plain.view(torch.int32), tiled.view(torch.int32), cols // 4, 1
+    for size, dtype in ((4, torch.int32), (2, torch.int16)):  # as few elements as there can be
+        if unit == 4 and cols % size == 0 and plain.data_ptr() % size == 0:
+            plain, tiled = plain.view(dtype), tiled.view(dtype)
+            cols, unit = cols // size, 4 // size
     batch = plain.numel() // (rows * cols)
-    many = 16 if INTERPRETED else 32
+    many, warps = (16, 4) if INTERPRETED else TILE
     grid = (batch * -(-rows // 128) * -(-tiles // many),)
     with on(plain):
-        _permute[grid](plain, tiled, rows, cols, tiles, UNIT=unit, BACK=back, BT=many, num_warps=4)
+        _permute[grid](
+            plain, tiled, rows, cols, tiles, UNIT=unit, BACK=back, BT=many, num_warps=warps
+        )
 
 
 def interleave(scales: Tensor) -> Tensor:

@@ -15,10 +15,10 @@ from mxlab.kernels.mode import INTERPRETED
 def require_device(x: Tensor, what: str) -> None:
     """Raise InputError where kernels of this process cannot run on the device of ``x``.
 
-    >>> require_device(torch.ones(1, device="meta"), "x")
+    >>> require_device(torch.ones(1, device="meta"), "x")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    mxlab.errors.InputError: x is on meta: Triton's kernels run on cuda here; backend=None runs anywhere
-    """  # noqa: E501
+    mxlab.errors.InputError: x is on meta: Triton's kernels run on ...; backend=None runs anywhere
+    """
     runs_on = "cpu" if INTERPRETED else "cuda"
     if x.device.type != runs_on:
         raise InputError(
@@ -52,3 +52,15 @@ def as_matrices(x: Tensor, axis: int) -> Tensor:
         before = shape[:-1]
         return x.reshape(prod(before[:-1]), before[-1] if before else 1, shape[-1])
     return x.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+
+
+def early(x: Tensor) -> bool:
+    """Return whether a kernel may be launched before the one ahead of it in the stream has ended.
+
+    Programmatic dependent launch: from compute capability 9.0. The kernel waits for the other's
+    results itself.
+
+    >>> early(torch.ones(1))
+    False
+    """
+    return x.is_cuda and not INTERPRETED and torch.cuda.get_device_capability(x.device) >= (9, 0)

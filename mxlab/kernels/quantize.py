@@ -10,7 +10,7 @@ from torch import Tensor
 from mxlab.block import BLOCK
 from mxlab.errors import InputError, quote
 from mxlab.formats import E4M3, Format, FormatLike, element_format
-from mxlab.kernels.launch import as_matrices, on, require_device
+from mxlab.kernels.launch import as_matrices, early, on, require_device
 from mxlab.kernels.mode import INTERPRETED
 from mxlab.kernels.quantize_kernels import _columns, _rows
 from mxlab.layout import LayoutLike, ScaleLayout
@@ -187,22 +187,24 @@ def _launch(
         matrices = matrices.reshape(1, -1, matrices.shape[2])
     batch, rows, cols = matrices.shape
     bits, bf16 = _bits(matrices)
-    arguments = (bits, codes, scales, rows, cols, blocks, *bits.stride())
     constants = {"THRESHOLD": rule.threshold(fmt), "EMAX": fmt.emax, "BF16": bf16, "TILED": tiled}
     scale_bytes = scales.numel() // batch
     chosen = tile or _tile(ROWS if last else COLUMNS, data.numel())
     shape = {"BR": chosen.rows, "BC": chosen.cols, "num_warps": chosen.warps}
+    sizes = (rows, cols, blocks, *bits.stride(), scale_bytes)
     if last:
-        span = (
-            (rows, blocks * BLOCK) if not tiled else (-(-rows // 128) * 128, -(-blocks // 4) * 128)
-        )
+        if early(data) and data.numel() <= _SMALL:
+            shape |= {"EARLY": True, "launch_pdl": True}
+        else:
+            shape["EARLY"] = False
+        grid = (-(-blocks * BLOCK // chosen.cols), -(-rows // chosen.rows), batch)
         with on(data):
-            _rows[_grid(chosen, batch, *span)](*arguments, scale_bytes, **constants, **shape)
+            _rows[grid](bits, codes, scales, *sizes, **constants, **shape)
         return
     span = (blocks * BLOCK, cols) if not tiled else (-(-blocks // 4) * 128, -(-cols // 128) * 128)
     with on(data):
         _columns[_grid(chosen, batch, *span)](
-            *arguments, scale_bytes, codes, scales, 0, **constants, **shape, BOTH=False
+            bits, codes, scales, *sizes, codes, scales, 0, **constants, **shape, BOTH=False
         )
 
 

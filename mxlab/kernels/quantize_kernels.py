@@ -5,6 +5,7 @@ does both from one read. Scales go straight into their layout; its padding is wr
 """
 
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from mxlab.kernels.e4m3 import bf16_to_f32, encode_e4m3, larger, magnitude, reciprocal, scale_byte
 from mxlab.kernels.mode import jit
@@ -28,24 +29,36 @@ def block_codes(value, amax, THRESHOLD: tl.constexpr, EMAX: tl.constexpr, AXIS: 
 
 
 @jit
+def _zero_rows_below(scales, rows, blocks, first, BS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write 0 for the rows that fill up the last row of tiles, BS columns from first * BS."""
+    inner = tl.arange(0, 128 * BS)
+    tile, byte = inner // 512, inner % 512
+    down = (rows - 1) // 128
+    row = down * 128 + byte % 16 // 4 * 32 + byte // 16
+    across, col = (blocks + 3) // 4, first * (BS // 4) + tile
+    at = (down.to(tl.int64) * across + col) * 512 + byte
+    zero = tl.full([128 * BS], 0, tl.uint8)
+    tl.store(scales + at, zero, mask=(row >= rows) & (col < across))
+
+
+@jit
 def _rows(  # type: ignore[no-untyped-def]
     x, codes, scales, rows, cols, blocks, batch_stride, row_stride, col_stride, scale_bytes,
     THRESHOLD: tl.constexpr, EMAX: tl.constexpr, BF16: tl.constexpr, TILED: tl.constexpr,
-    BR: tl.constexpr, BC: tl.constexpr,
+    EARLY: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Quantise x [batch, rows, cols] along its rows: one program for BR x BC values.
 
-    codes [batch, rows, 32 * blocks], scales [batch, scale_bytes].
+    codes [batch, rows, 32 * blocks], scales [batch, scale_bytes]. The grid is (columns, rows,
+    batch). EARLY: launched before the kernel ahead has ended, whose results are awaited here.
     """
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
     BS: tl.constexpr = BC // 32
-    rows_to_write, blocks_to_write = rows, blocks
-    if TILED:
-        rows_to_write, blocks_to_write = (rows + 127) // 128 * 128, (blocks + 3) // 4 * 4
-    wide, high = (blocks_to_write + BS - 1) // BS, (rows_to_write + BR - 1) // BR
-    program = tl.program_id(0)
-    batch = (program // (wide * high)).to(tl.int64)
-    row = (program // wide % high) * BR + tl.arange(0, BR)
-    first = program % wide
+    first, down = tl.program_id(0), tl.program_id(1)
+    batch = tl.program_id(2).to(tl.int64)
+    row = down * BR + tl.arange(0, BR)
     col = first * BC + tl.arange(0, BC)
     far = row.to(tl.int64)[:, None]
     here = (row < rows)[:, None]
@@ -59,10 +72,13 @@ def _rows(  # type: ignore[no-untyped-def]
     tl.store(codes + at, tl.reshape(code, [BR, BC]), mask=here & (col < width)[None, :])
     block = first * BS + tl.arange(0, BS)
     at = batch * scale_bytes + scale_offset(far, block[None, :], blocks, TILED)
-    written = (row < rows_to_write)[:, None] & (block < blocks_to_write)[None, :]
+    inside = (block < blocks)[None, :]
     if TILED:
-        byte = tl.where(here & (block < blocks)[None, :], byte, 0)
-    tl.store(scales + at, byte.to(tl.uint8), mask=written)
+        byte = tl.where(inside, byte, 0)
+        inside = (block < (blocks + 3) // 4 * 4)[None, :]
+    tl.store(scales + at, byte.to(tl.uint8), mask=here & inside)
+    if TILED and down == tl.num_programs(1) - 1:
+        _zero_rows_below(scales + batch * scale_bytes, rows, blocks, first, BS)
 
 
 @jit

@@ -1,0 +1,148 @@
+"""Launch the few-rows kernel: how many programs share a tile of weights, and their workspace."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mxlab.errors import InputError
+from mxlab.kernels.dequantize import operand
+from mxlab.kernels.launch import on
+from mxlab.kernels.mode import INTERPRETED
+from mxlab.mxarray import MXArray
+
+MAX_ROWS = 64
+_COUNTERS = 1 << 18
+_TABLE = 4096  # words of token scales that fit beside the stages
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Weight rows of a tile, stages of TMA loads, programs that one SM holds, warps."""
+
+    bn: int
+    stages: int
+    programs_per_sm: int
+    warps: int
+    parts: int = 4
+    early: int = 1
+    maxnreg: int = 0
+
+
+#: the instruction's columns (tokens, rounded up) -> plan; measured on an H200
+PLANS: dict[int, Plan] = {
+    8: Plan(128, 6, 2, 8),
+    16: Plan(128, 6, 2, 8),
+    32: Plan(128, 5, 2, 8),
+    64: Plan(128, 8, 1, 8),
+}
+
+
+def sm90_fault(device: torch.device) -> str:
+    """Return why kernels of WGMMA and TMA cannot run on a device, or nothing.
+
+    >>> sm90_fault(torch.device("cpu"))
+    'its instructions (WGMMA, TMA) are those of sm_90, the operands are on cpu'
+    """
+    needs = "its instructions (WGMMA, TMA) are those of sm_90"
+    if INTERPRETED or device.type != "cuda":
+        return f"{needs}, the operands are on {device.type}"
+    major, minor = torch.cuda.get_device_capability(device)
+    return "" if (major, minor) == (9, 0) else f"{needs}, the GPU is sm_{major}{minor}"
+
+
+def fault(m: int, device: torch.device) -> str:
+    """Return why the kernel cannot serve M rows on a device, or nothing.
+
+    >>> fault(65, torch.device("cpu"))
+    'M = 65 > 64'
+    """
+    return f"M = {m} > {MAX_ROWS}" if m > MAX_ROWS else sm90_fault(device)
+
+
+def split(tiles: int, steps: int, programs: int) -> int:
+    """Return how many programs share a tile: as many as run at once, four steps or more each.
+
+    >>> split(64, 64, 264), split(224, 64, 264), split(23, 23, 264)
+    (4, 1, 5)
+    """
+    return max(1, min(programs // tiles, steps // 4, 16))
+
+
+_pools: dict[int, list[Any]] = {}
+_by_stream: dict[tuple[int, int], Tensor] = {}
+
+
+def _counters(tiles: int, device: torch.device) -> Tensor:
+    """Zeros that the kernel leaves as multiples of what it adds in one launch.
+
+    Launches of one stream follow each other and share them. A captured launch gets its own, for
+    two graphs may be replayed at the same time.
+    """
+    index = device.index or 0
+    if not torch.cuda.is_current_stream_capturing():
+        key = index, torch.cuda.current_stream(device).cuda_stream
+        found = _by_stream.get(key)
+        if found is None or len(found) < tiles:
+            found = _by_stream[key] = torch.zeros(
+                max(4096, tiles), dtype=torch.int32, device=device
+            )
+        if index not in _pools:
+            _pools[index] = [torch.zeros(_COUNTERS, dtype=torch.int32, device=device), 0]
+        return found
+    pool = _pools.get(index)
+    if pool is None or pool[1] + tiles > _COUNTERS:
+        return torch.zeros(tiles, dtype=torch.int32, device=device)
+    begin = pool[1]
+    pool[1] = begin + tiles
+    return pool[0][begin : begin + tiles]
+
+
+def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None,
+         shares: int | None = None) -> Tensor:  # fmt: skip
+    """Return a (M, K) times b (N, K) transposed, M at most 64, by the kernel for sm_90.
+
+    ``plan`` and ``shares`` (programs to a tile) override what was measured to be best. Raises
+    InputError where the kernel cannot serve.
+    """
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    from mxlab.kernels import skinny_kernel
+
+    (codes, scales, tiled, column), (codes2, scales2, _, column2) = operand(a), operand(b)
+    (m, k), n = codes.shape, codes2.shape[0]
+    why = fault(m, codes.device)
+    if why or column or column2:
+        raise InputError(f"gemm backend 'triton-skinny': {why or 'operands are not K-major'}")
+    out = torch.empty((m, n), dtype=dtype, device=codes.device)
+    if not out.numel():
+        return out
+    bm = max(8, 1 << (m - 1).bit_length())
+    chosen = plan or PLANS[bm]
+    tiles, steps, blocks = -(-n // chosen.bn), -(-k // 128), k // 32
+    sms = torch.cuda.get_device_properties(codes.device).multi_processor_count
+    shares = shares or split(tiles, steps, sms * chosen.programs_per_sm)
+    shares = max(shares, -(-steps // (_TABLE // bm)))
+    cap = 1 << (-(-steps // shares)).bit_length()
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=8, rank=2)
+    weights, tokens = (
+        TensorDescriptor.from_tensor(c.contiguous().view(torch.float8_e4m3fn), [rows, 128], layout)
+        for c, rows in ((codes2, chosen.bn), (codes, bm))
+    )
+    parts = out
+    if shares > 1:
+        parts = torch.empty(shares * tiles * chosen.bn * bm, dtype=torch.float32, device=out.device)
+    if tiled:
+        how = skinny_kernel.TILE
+    else:
+        how = skinny_kernel.BYTES if blocks % 4 else skinny_kernel.WORDS
+    with on(codes):
+        skinny_kernel.skinny[(tiles, shares)](
+            weights, tokens, scales2, scales, out, parts, _counters(tiles, codes.device),
+            m, n, k, blocks, BN=chosen.bn, BM=bm, STAGES=chosen.stages, SPLIT=shares,
+            HOW=how.value, EARLY=chosen.early, PARTS=chosen.parts, CAP=cap, WARPS=chosen.warps,
+            num_warps=chosen.warps, launch_pdl=chosen.early > 0, **({"maxnreg": chosen.maxnreg} if chosen.maxnreg else {}),
+        )  # fmt: skip
+    return out
