@@ -301,8 +301,6 @@ def test_modelopts_separate_config_is_read(tmp_path: Path) -> None:
 
 def test_the_findings_table_is_whole() -> None:
     known = {guard.id for guard in GUARDS}
-    # ids of the facts that the guard table does not have yet
-    known |= {"lin-scale-shape", "lin-copy-dtype", "lin-downcast", "blk2mx-pow2", "wsp-k32"}
     for kind in KINDS.values():
         assert kind.severity in ("error", "warning", "note")
         assert kind.guard is None or kind.guard in known, kind.guard

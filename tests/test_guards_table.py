@@ -23,6 +23,7 @@ from mxlab.guards import (
     check,
     facts,
     guard,
+    sglang_removed,
 )
 from mxlab.guards.engine import fill
 
@@ -174,7 +175,10 @@ def seen() -> dict[str, set[Status]]:
 
 NEVER_PASSES = ("silent-hopper-gate",)
 #: SGLang rounds the size up before (the replay trips it); another row looks first; dead code
-NEVER_TRIPS = ("moe-trtllm-cols", "act-tk-axis", "moe-triton-cuda", "kv-dtype-unknown")
+NEVER_TRIPS = (
+    *("moe-trtllm-cols", "act-tk-axis", "moe-triton-cuda", "kv-dtype-unknown"),
+    *(row.id for row in sglang_removed.GUARDS),
+)
 #: looked at whatever the deployment is
 ALWAYS = (
     *("tp-divides", "moe-tp-div", "fa4-arch", "fa4-sf-pair", "fa4-vec"),

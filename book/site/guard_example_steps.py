@@ -32,7 +32,7 @@ STARTS: Mapping[str, tuple[tuple[Own, int], ...]] = {
             1,
         ),
         ({**_MX, "block_n": 32, "shape": (8, 8), "values": (0.5,) * 64, "conversion": "gfx95"}, 1),
-        ({**_MX, "conversion": "npu"}, 1),
+        ({**_MX, "conversion": "npu", "values": (0.5,) * 16}, 2),
     ),
     "gemm_input": tuple(
         ({"route": route, **_GEMM}, most)
@@ -47,6 +47,7 @@ STARTS: Mapping[str, tuple[tuple[Own, int], ...]] = {
             ("gfx95_gemv", 1),
             ("gfx95_flydsl", 1),
             ("gfx95_fp8", 2),
+            ("npu", 2),
         )
     ),
     "quantizer": tuple(
@@ -59,7 +60,7 @@ STARTS: Mapping[str, tuple[tuple[Own, int], ...]] = {
     ),
     "expert_call": tuple(
         ({"runner": runner, **_EXPERT}, 2)
-        for runner in ("deep_gemm", "cutlass", "flashinfer_trtllm", "triton", "aiter")
+        for runner in ("deep_gemm", "cutlass", "flashinfer_trtllm", "triton", "aiter", "npu")
     ),
     "kv_store": tuple(
         ({"function": function, "page_size": 128, "heads": 8, "head_dim": 128}, 2)
@@ -91,7 +92,7 @@ CHANGES: Mapping[str, Mapping[str, Sequence[object]]] = {
     "gemm_input": {
         "m": (64,),
         "n": (4104, 4100),
-        "k": (2880,),
+        "k": (2880, 2896),
         "input_k": (2048,),
         "dtype": ("float8_e4m3fn",),
         "weight_dtype": ("bfloat16",),
@@ -121,7 +122,7 @@ CHANGES: Mapping[str, Mapping[str, Sequence[object]]] = {
         "scale_dtype": ("float8_e8m0fnu",),
         "scale_shapes": (((64, 128, 2048), (64, 32, 4096)), ((64, 2048, 128), (64, 4096, 32))),
         "activation_dtype": ("float16",),
-        "activation_scale_width": (16, 32),
+        "activation_scale_width": (16, 32, 45),
         "dispatched_fp8": (True,),
         "dispatched_scales": (False,),
         "expert_specialized": (False,),
@@ -129,6 +130,7 @@ CHANGES: Mapping[str, Mapping[str, Sequence[object]]] = {
         "bias": (True,),
         "router_weight_on_input": (True,),
         "shuffled_weight": (False,),
+        "weight": ("w13",),
     },
     "kv_store": {
         "page_size": (64,),

@@ -72,6 +72,10 @@ _MORI: Settings = {
     ("deployment", "moe_a2a_backend"): "mori",
     ("deployment", "env"): {"SGLANG_MORI_DISPATCH_DTYPE": "mxfp8"},
 }
+_GFX1250: Settings = {
+    ("deployment", "gpu"): "gfx1250",
+    ("deployment", "env"): {"SGLANG_USE_AITER": "1"},
+}
 _RANKS: Settings = {("deployment", "tp"): 8}
 _EXPERTS: Settings = {
     ("experts", "hidden"): 4096,
@@ -143,6 +147,7 @@ _STARTS: Mapping[str, tuple[Start, ...]] = {
         ({**_PLAIN, **_EXPERTS, ("deployment", "quantization"): "mxfp8"}, 2),
         ({**_PLAIN, **_EXPERTS, ("deployment", "moe_runner_backend"): "cutlass"}, 1),
         ({**_PLAIN, **_EXPERTS, ("deployment", "gpu"): "mi355x"}, 2),
+        ({**_PLAIN, **_EXPERTS, **_GFX1250, ("config", ""): FP8}, 1),
         ({**_PLAIN, **_EXPERTS, ("deployment", "moe_a2a_backend"): "flashinfer_megamoe"}, 2),
     ),
     "kv_cache": (({**_PLAIN, **_KV}, 2),),
@@ -152,7 +157,17 @@ _STARTS: Mapping[str, tuple[Start, ...]] = {
 
 #: setting -> what it is changed to, the most ordinary first
 _CHANGES: Mapping[Setting, Sequence[object]] = {
-    ("deployment", "gpu"): ("h200", "rtx5090", "mi300x", "mi355x", "thor", "b300", "l40s", "a100"),
+    ("deployment", "gpu"): (
+        "h200",
+        "rtx5090",
+        "mi300x",
+        "mi355x",
+        "thor",
+        "b300",
+        "l40s",
+        "a100",
+        "t4",
+    ),
     ("deployment", "fp8_gemm_backend"): (
         *("deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_cutedsl"),
         *("triton", "cutlass", "aiter", "flashinfer_deepgemm"),
@@ -164,7 +179,7 @@ _CHANGES: Mapping[Setting, Sequence[object]] = {
     ("deployment", "packages"): (frozenset({"deep_gemm"}), frozenset({"flashinfer"}), frozenset()),
     ("deployment", "moe_runner_backend"): (
         *("cutlass", "deep_gemm", "flashinfer_trtllm", "flashinfer_trtllm_routed", "triton"),
-        *("flashinfer_megamoe", "flashinfer_cutlass", "flashinfer_cutedsl"),
+        *("flashinfer_megamoe", "flashinfer_cutlass", "flashinfer_cutedsl", "marlin"),
     ),
     ("deployment", "moe_a2a_backend"): (
         *("flashinfer", "flashinfer_megamoe", "deepep_v2", "mori", "deepep"),
@@ -296,7 +311,9 @@ _STEP_DEPLOYMENT: Mapping[Setting, Sequence[object]] = {
     ("deployment", "gpu"): ("rtx5090", "h200", "mi355x"),
     ("deployment", "tp"): (2,),
     ("deployment", "packages"): (frozenset({"flashinfer"}),),
-    ("deployment", "settings"): ({"foreign-triton-kernels": True},),
+    ("deployment", "moe_runner_backend"): ("triton",),
+    ("deployment", "settings"): ({"foreign-triton-kernels": True}, {"torch-npu": "2.7.1"}),
+    ("deployment", "env"): ({"SGLANG_NPU_ARCH35_REQUANT_BLOCK_FP8": "1"},),
 }
 
 

@@ -125,6 +125,7 @@ class ExpertCallFacts:
     router_weight_on_input: bool = False
     shuffled_weight: bool = True
     major_k: bool = True
+    weight: str = "w2"  # whose GEMM: w13, w2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

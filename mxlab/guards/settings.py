@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, Setting] = {
     "out-of-tree-platform": Setting("a plugin brings the device", False),
     "torch": Setting("torch's version, where it is not the one that SGLang pins", ""),
     "foreign-triton-kernels": Setting("PyPI's triton_kernels hides the one SGLang ships", False),
-    "unquantized-draft": Setting("the draft model is 16 bits", False),
+    "torch-npu": Setting("torch_npu's version on Ascend, where it is not 2.9 or newer", ""),
     "diffusion": Setting("SGLang's diffusion engine, not the language models' one", False),
     "aiter-mxscale": Setting("the installed aiter has e8m0 block-scale kernels", True),
     "aiter-per-1x32-scale-type": Setting("the installed aiter's per_1x32 takes scale_type", True),

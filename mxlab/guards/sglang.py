@@ -9,6 +9,7 @@ from mxlab.guards import (
     sglang_dispatch,
     sglang_divide,
     sglang_expert_calls,
+    sglang_expert_gaps,
     sglang_experts,
     sglang_fa4,
     sglang_forward,
@@ -22,10 +23,12 @@ from mxlab.guards import (
     sglang_linear,
     sglang_load,
     sglang_no_fp8,
+    sglang_npu,
     sglang_other_configs,
     sglang_prologue,
     sglang_prologue_cuda,
     sglang_quantizers,
+    sglang_removed,
     sglang_runners,
     sglang_server,
     sglang_server_fp4,
@@ -65,6 +68,9 @@ _TABLES = (
     sglang_expert_calls,
     sglang_gfx95,
     sglang_no_fp8,
+    sglang_expert_gaps,
+    sglang_npu,
+    sglang_removed,
 )
 
 #: every row; a stable sort keeps the order within a stage

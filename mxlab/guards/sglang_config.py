@@ -173,6 +173,16 @@ def _mxfp8_block(facts: Facts) -> Finding:
     )
 
 
+#: what helps on Hopper, on SM80 to SM89, anywhere with MXFP8, below SM80, with block FP8
+_CAPABLE = (
+    "on Hopper, serve a block-FP8 [128, 128] checkpoint of the same model",
+    "serve a block-FP8 [128, 128] checkpoint, which SM80 to SM89 take (below 8.9 weight-only)",
+    "use a Blackwell GPU, MI350 or MI355X; MI300X converts at load",
+    "serve the model in 16 bits, or an INT8 or INT4 checkpoint of it",
+    "use a GPU of capability 8.0 or more",
+)
+
+
 def _min_capability(facts: Facts) -> Finding:
     skip = _parsed(facts)
     if skip:
@@ -180,14 +190,15 @@ def _min_capability(facts: Facts) -> Finding:
     p = facts.platform
     if p.capability is None:
         return skipped("no GPU: the capability is unknown and the check is skipped")
-    least = min_capability(p, mxfp8=facts.quant.mxfp8)
-    return judge(
-        p.capability < least,
-        f"{p.gpu.label} has capability {p.capability}, {facts.quant.method} needs {least}",
-        quantization=facts.quant.method,
-        min=least,
-        cap=p.capability,
-    )
+    mxfp8, cap = facts.quant.mxfp8, p.capability
+    least = min_capability(p, mxfp8=mxfp8)
+    because = f"{p.gpu.label} has capability {cap}, {facts.quant.method} needs {least}"
+    if cap >= least:
+        return passes(because)
+    values = {"quantization": facts.quant.method, "min": least, "cap": cap}
+    helps = (mxfp8 and cap // 10 == 9, mxfp8 and cap // 10 == 8, mxfp8, cap < 80, not mxfp8)
+    idle = tuple(fix for fix, fits in zip(_CAPABLE, helps, strict=True) if not fits)
+    return Finding(Status.STOPS, because, values, done=idle)
 
 
 def _act_dtype(facts: Facts) -> Finding:
@@ -395,10 +406,7 @@ GUARDS: tuple[Guard, ...] = (
         hardware="SM80, SM89 and SM90 with mxfp8",
         meaning="SGLang refuses ordinary MXFP8 checkpoints below Blackwell, Hopper included, "
         "although its kernels and other messages name Hopper with DeepGEMM.",
-        fixes=(
-            "on Hopper, serve a block-FP8 [128, 128] checkpoint of the same model",
-            "use a Blackwell GPU, MI350 or MI355X; MI300X converts at load",
-        ),
+        fixes=_CAPABLE,
         source=f"{_LOADER}:259, {FP8}:329",
         related=("silent-hopper-gate", "wsp-deepgemm"),
     ),

@@ -267,7 +267,8 @@ GUARDS: tuple[Guard, ...] = (
         "{bn}.",
         _tp_column,
         predicate="N is split by tp, or the layer is merged, and some part % block_n != 0; never "
-        "for MXFP8, where block_n is 1",
+        "for MXFP8, where block_n is 1, nor where fewer KV heads than ranks are replicated (N of "
+        "all ranks is then not tp times N of one)",
         meaning="A column-parallel or merged layer is cut along N inside a block. This is a "
         "block-FP8 limit: MXFP8 has one row per block.",
         fixes=("a smaller --tp-size", "mark the module as ignored in quantization_config"),

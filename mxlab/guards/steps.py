@@ -33,6 +33,7 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("ExpertCallFacts", "runner"): (
         *("cutlass", "deep_gemm", "flashinfer_trtllm", "triton", "aiter", "npu"),
     ),
+    ("ExpertCallFacts", "weight"): ("w13", "w2"),
     ("ExpertCallFacts", "routing"): ("default", "DeepSeekV3", "Llama4"),
     ("KvStoreFacts", "function"): (
         *("set_kv_buffer", "set_kv_buffer_prefix_valid", "quant_store_kv_mxfp8"),
