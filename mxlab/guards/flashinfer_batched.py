@@ -217,7 +217,7 @@ GUARDS: tuple[Guard, ...] = (
         hardware="SM100 to SM121",
         meaning="The kernel writes 16-bit results.",
         fixes=("out_dtype=torch.bfloat16",),
-        source=f"{GEMM}:10506",
+        source=f"{GEMM}:10505",
     ),
     row(
         "fi-grouped-align",
@@ -248,6 +248,6 @@ GUARDS: tuple[Guard, ...] = (
         "them: reading them would stall the GPU.",
         fallback="reads the scales of another group's rows",
         fixes=("pad the rows of every group to a multiple of 4",),
-        source=f"{GEMM}:10583, 10617",
+        source=f"{GEMM}:10579",
     ),
 )

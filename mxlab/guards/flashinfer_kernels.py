@@ -258,7 +258,7 @@ GUARDS: tuple[Guard, ...] = (
         hardware="SM100 to SM121",
         meaning="The chosen backend said no without saying why. The text carries no numbers.",
         fixes=('backend="auto"', SWIZZLED_FIX, "zero-pad the weight to the next legal size"),
-        source=f"{UTILS}:1566",
+        source=f"{UTILS}:1569",
         related=("fi-mm-size",),
     ),
     row(
@@ -277,7 +277,7 @@ GUARDS: tuple[Guard, ...] = (
         meaning="The first call compiles the kernel, minutes into the run. On SM12x FlashInfer "
         "drops the GPU from its list first, so the text names no version.",
         fixes=("a newer CUDA toolkit", "flashinfer-jit-cache, which ships compiled kernels"),
-        source="flashinfer/compilation_context.py:108, 171",
+        source="flashinfer/compilation_context.py:104, 163",
         related=("res-cutlass",),
     ),
     row(
@@ -325,7 +325,7 @@ GUARDS: tuple[Guard, ...] = (
         "does was read in the source, not seen on a device.",
         fallback="launches a kernel that was not made for the size",
         fixes=("zero-pad N to a multiple of 8 and K to a multiple of 32",),
-        source=f"{GEMM}:6308, 6500",
+        source=f"{GEMM}:6308, 6511",
         related=("fi-mm-k32-n32",),
     ),
     row(
@@ -342,7 +342,7 @@ GUARDS: tuple[Guard, ...] = (
         "K = 576, M = 6 on SM121 in FlashInfer's issue 5175.",
         fallback="cutlass, or cudnn where cutlass does not take it either",
         fixes=(*_K128, "CUDA 13"),
-        source=f"{GEMM}:6964 and gemm_mm_mxfp8_cute_dsl.py:64",
+        source=f"{GEMM}:6965 and gemm_mm_mxfp8_cute_dsl.py:64",
         related=("fi-mm-b12x",),
     ),
     row(
@@ -375,7 +375,7 @@ GUARDS: tuple[Guard, ...] = (
         "permuted weight looks like any other.",
         fallback="returns columns in the wrong order, or multiplied with other rows' scales",
         fixes=(_SHUFFLE_FIX,),
-        source=f"{GEMM}:7053",
+        source=f"{GEMM}:7055",
         related=("wsp-trtllm-n32",),
     ),
 )

@@ -156,7 +156,7 @@ GUARDS: tuple[Guard, ...] = (
         meaning="FlashInfer's MXFP8 kernels are written for Blackwell, each for some of its "
         "members. Hopper and older GPUs have no block-scaled tensor cores.",
         fixes=('backend="auto"', "a GPU that the backend is written for"),
-        source=f"{GEMM}:6140, 6171, 6199, 6221, 6252, 12117, 12180 and {UTILS}:1560",
+        source=f"{GEMM}:6140, 6171, 6199, 6221, 6252, 12117, 12180 and {UTILS}:1565",
         related=("res-cutlass", "res-trtllm", "res-cutedsl"),
     ),
     row(
@@ -170,7 +170,7 @@ GUARDS: tuple[Guard, ...] = (
         predicate="the compute capability is not 100, 103, 107, 110, 120 or 121",
         meaning="The grouped GEMM is written for Blackwell only.",
         fixes=("a Blackwell GPU",),
-        source=f"{GEMM}:10444 and {UTILS}:1580",
+        source=f"{GEMM}:10444 and {UTILS}:1584",
     ),
     row(
         "fi-mm-tile",
@@ -201,7 +201,7 @@ GUARDS: tuple[Guard, ...] = (
         hardware=BLACKWELL,
         meaning="E5M2 elements, or a 16-bit activation that was never quantised.",
         fixes=("quantise the operand: mxfp8_quantize(x) returns E4M3 codes and scales",),
-        source=f"{GEMM}:6052",
+        source=f"{GEMM}:6053",
     ),
     row(
         "fi-mm-scale-dtype",
@@ -267,7 +267,7 @@ GUARDS: tuple[Guard, ...] = (
         hardware=BLACKWELL,
         meaning="The kernels write 16-bit results.",
         fixes=("out_dtype=torch.bfloat16",),
-        source=f"{GEMM}:12129",
+        source=f"{GEMM}:12130",
         related=("fi-mm-outdtype",),
     ),
     row(
@@ -282,7 +282,7 @@ GUARDS: tuple[Guard, ...] = (
         meaning="Either the GPU is not Blackwell, or the scales are 2-D or in 8x4. trtllm needs "
         "shuffled weights and cute-dsl is left to the caller, so auto never takes them.",
         fixes=("a Blackwell GPU", SWIZZLED_FIX, "name the backend to see its own refusal"),
-        source=f"{GEMM}:6953 and {UTILS}:1537",
+        source=f"{GEMM}:6953 and {UTILS}:1557",
         related=("fwd-unsupported",),
     ),
 )

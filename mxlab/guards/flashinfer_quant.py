@@ -143,7 +143,7 @@ GUARDS: tuple[Guard, ...] = (
         "run on a device.",
         fallback="returns zeros with arbitrary scales",
         fixes=("a Blackwell GPU", "mxlab.quantize, torchao's to_mx or any other quantiser"),
-        source=f"{CSRC}/nv_internal/tensorrt_llm/kernels/quantization_utils.cuh:853",
+        source=f"{CSRC}/nv_internal/tensorrt_llm/kernels/quantization_utils.cuh:856",
         related=("cfg-min-capability",),
     ),
     row(
@@ -160,7 +160,7 @@ GUARDS: tuple[Guard, ...] = (
         predicate="the input is not 16-bit, or the GPU is older than SM100, or K % 32 != 0",
         meaning="The masked grouped quantiser feeds a Blackwell kernel.",
         fixes=("x.to(torch.bfloat16)", _PAD_K, "a Blackwell GPU"),
-        source=f"{QUANT}:523",
+        source=f"{QUANT}:517",
     ),
     row(
         "fi-quant-cake",
