@@ -29,9 +29,14 @@ class Tiles:
     warps: int
     registers: int = 0  # the most that a thread may use; 0 leaves it to the compiler
 
+    @property
+    def direct(self) -> bool:
+        """Whether a thread has one row at most (16 threads a row): it then loads gamma itself."""
+        return self.rows <= 2 * self.warps
+
 
 #: mode -> tiles; decode is for latency, so its tiles are small
-TILES = {"verify": Tiles(8, 8, 4), "extend": Tiles(8, 8, 4), "decode": Tiles(2, 1, 1)}
+TILES = {"verify": Tiles(2, 8, 1, 96), "extend": Tiles(16, 4, 4, 80), "decode": Tiles(2, 1, 1)}
 MAX_TAPS = 4
 
 
@@ -65,11 +70,29 @@ def _words(x: Tensor | None, name: str) -> Tensor | None:
     return x.view(-1).view(torch.int32)
 
 
-def _dense(x: Tensor | None) -> Tensor | None:
-    """Return weights or gamma contiguous and on 8 bytes, as the kernels read them."""
-    if x is None:
-        return None
-    return x if x.is_contiguous() and x.data_ptr() % 8 == 0 else x.contiguous().clone()
+def _dense(x: Tensor) -> Tensor:
+    """Return gamma or weights contiguous and on 16 bytes, as the kernels read them."""
+    return x if x.is_contiguous() and x.data_ptr() % 16 == 0 else x.contiguous().clone()
+
+
+def tap_major(weight: Any) -> Any:
+    """Return a weight [C, W] whose memory holds tap after tap: the fastest that decode can read.
+
+    Values and shape stay; do it once, when a model is loaded.
+
+    >>> tap_major(torch.ones(256, 4, dtype=torch.bfloat16)).stride()
+    (1, 256)
+    """
+    return weight.T.contiguous().T
+
+
+def _weights(a: Arguments) -> tuple[Tensor, Tensor, int]:
+    """Return the weights of K and V and the elements from tap to tap, 0 where taps are adjacent."""
+    k, v = _bits(a.k_weight), _bits(a.v_weight)
+    assert k is not None and v is not None
+    if all(w.stride() == (1, a.dkv) and w.data_ptr() % 16 == 0 for w in (k, v)):
+        return k, v, a.dkv
+    return _dense(k), _dense(v), 0
 
 
 def _units(**values: int) -> list[int]:
@@ -118,47 +141,8 @@ def run(a: Arguments, tiles: Tiles | None = None) -> tuple[Any, Any, Any, Any]:
 
 
 def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> None:
+    common, flags = _common(a, qkvr, out, tiles)
     device, rows = qkvr.device, tiles.rows
-    k_cache, v_cache = _bits(a.k_cache), _bits(a.v_cache)
-    assert k_cache is not None and v_cache is not None
-    k_buf, v_buf = (_bits(a.k_buf), _bits(a.v_buf)) if a.do_store else (None, None)
-    sf = [
-        _words(_bits(x), n) if a.mxfp8_quant else None for n, x in (("sfk", a.sfk), ("sfv", a.sfv))
-    ]
-    slots = 0 if k_buf is None else len(k_buf)
-    if a.mxfp8_quant:
-        slots = slots // a.page_size * a.page_size
-    units = _units(
-        row_stride=qkvr.stride(0) if a.tokens > 1 else 0,
-        q_off=a.q_off,
-        k_off=a.k_off,
-        v_off=a.v_off,
-        slot_stride=0 if k_buf is None else k_buf.stride(0),
-    )
-    common = (
-        *(qkvr, units[0], a.tokens, *units[1:4], a.q_heads, a.kv_heads, k_cache, v_cache),
-        *(k_cache.stride(0), k_cache.stride(1), _index(a.cache_indices, torch.int32, device)),
-        *(
-            _index(a.cache_mask, torch.uint8, device),
-            *map(_dense, map(_bits, (a.k_weight, a.v_weight))),
-        ),
-        *(*map(_dense, map(_bits, (a.q_gamma, a.k_gamma))), float(a.eps)),
-        *(_index(a.loc, torch.int64, device), slots, k_buf, v_buf, units[4], *sf, a.page_size),
-        *(_index(a.log_scaling_tau, torch.float32, device), *out),
-    )
-    flags: dict[str, Any] = {
-        "ROWS": rows,
-        "STEPS": tiles.steps,
-        "TAPS": a.taps,
-        "SILU": a.silu,
-        "RESIDUAL": a.use_residual,
-        "STORE": a.do_store,
-        "MXFP8": a.mxfp8_quant,
-        "TAU": a.log_scaling_tau is not None,
-        "num_warps": tiles.warps,
-    }
-    if tiles.registers and not INTERPRETED:
-        flags["maxnreg"] = tiles.registers
     chains = -(-a.tokens // (rows * tiles.steps))
     runs = -(-a.sequences // rows) * 2 * a.kv_heads  # programs of K and V, a row a sequence
     if a.mode == "verify":
@@ -187,3 +171,51 @@ def _launch(a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles) -> N
         flags |= {"FIRST_ROWS": first_rows, "UPDATE": a.do_cache_update, "TRACK": a.tracks}
         grid = runs + chains * (a.q_heads + tiles.steps * 2 * a.kv_heads)
         extend_kernel[(grid,)](*common, *own, a.taps - 1, **flags)
+
+
+def _common(
+    a: Arguments, qkvr: Tensor, out: tuple[Any, ...], tiles: Tiles
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that every kernel begins with, and the constants of all of them."""
+    device = qkvr.device
+    k_cache, v_cache = _bits(a.k_cache), _bits(a.v_cache)
+    q_gamma, k_gamma = _bits(a.q_gamma), _bits(a.k_gamma)
+    assert k_cache is not None and q_gamma is not None and k_gamma is not None
+    k_weight, v_weight, tap_stride = _weights(a)
+    k_buf, v_buf = (_bits(a.k_buf), _bits(a.v_buf)) if a.do_store else (None, None)
+    sfk = _words(_bits(a.sfk), "sfk") if a.mxfp8_quant else None
+    sfv = _words(_bits(a.sfv), "sfv") if a.mxfp8_quant else None
+    slots = 0 if k_buf is None else len(k_buf)
+    if a.mxfp8_quant:
+        slots = slots // a.page_size * a.page_size
+    units = _units(
+        row_stride=qkvr.stride(0) if a.tokens > 1 else 0,
+        q_off=a.q_off,
+        k_off=a.k_off,
+        v_off=a.v_off,
+        slot_stride=0 if k_buf is None else k_buf.stride(0),
+    )
+    common = (
+        *(qkvr, units[0], a.tokens, *units[1:4], a.q_heads, a.kv_heads, k_cache, v_cache),
+        *(k_cache.stride(0), k_cache.stride(1), _index(a.cache_indices, torch.int32, device)),
+        *(_index(a.cache_mask, torch.uint8, device), k_weight, v_weight, tap_stride),
+        *(_dense(q_gamma), _dense(k_gamma), float(a.eps)),
+        *(_index(a.loc, torch.int64, device), slots, k_buf, v_buf, units[4], sfk, sfv, a.page_size),
+        *(_index(a.log_scaling_tau, torch.float32, device), *out),
+    )
+    flags: dict[str, Any] = {
+        "ROWS": tiles.rows,
+        "STEPS": tiles.steps,
+        "TAPS": a.taps,
+        "SILU": a.silu,
+        "RESIDUAL": a.use_residual,
+        "STORE": a.do_store,
+        "MXFP8": a.mxfp8_quant,
+        "TAU": a.log_scaling_tau is not None,
+        "TAP_MAJOR": tap_stride > 0,
+        "DIRECT": tiles.direct,
+        "num_warps": tiles.warps,
+    }
+    if tiles.registers and not INTERPRETED:
+        flags["maxnreg"] = tiles.registers
+    return common, flags

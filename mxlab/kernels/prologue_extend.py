@@ -35,11 +35,11 @@ def _update(  # type: ignore[no-untyped-def]
 @jit
 def _begin(  # type: ignore[no-untyped-def]
     qkvr, off8, row8, tokens, head, b, sequences, cache, cs0, cs1, indices, mask, initial, cu, si,
-    weight, gamma, eps, out, loc, slots, buf, buf8, sf, heads, page,
+    weight, ws, gamma, eps, out, loc, slots, buf, buf8, sf, heads, page,
     track_rows, track_mask, track_dst, firsts,
     ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
     STORE: tl.constexpr, MXFP8: tl.constexpr, UPDATE: tl.constexpr, TRACK: tl.constexpr,
-    NORM: tl.constexpr,
+    NORM: tl.constexpr, TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
 ):  # fmt: skip
     """One head of K or V of the beginnings of ROWS sequences; then the update of their history."""
     valid = b < sequences
@@ -48,8 +48,8 @@ def _begin(  # type: ignore[no-untyped-def]
     at = tl.load(indices + b).to(tl.int64)
     counts = tl.load(mask + b)
     kept = tl.load(initial + b) != 0
-    factor = _factor(gamma, NORM)
-    w3, w2, w1, w0 = tap_weights(weight, head, TAPS)
+    factor = _factor(gamma, b, NORM, DIRECT)
+    w3, w2, w1, w0 = tap_weights(weight, ws, head, b, TAPS, TAP_MAJOR)
     lane = (head * 128 + tl.arange(0, 128))[None, :]
     live = at >= 0
     past = cache + (tl.where(live, at, 0) * cs0)[:, None] + lane
@@ -93,10 +93,11 @@ def _back(x, t, row8, BACK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @jit
 def _later(  # type: ignore[no-untyped-def]
-    qkvr, off8, row8, tokens, head, first, cu, si, weight, gamma, eps, out, loc, slots,
+    qkvr, off8, row8, tokens, head, first, cu, si, weight, ws, gamma, eps, out, loc, slots,
     buf, buf8, sf, heads, page,
     ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
     STORE: tl.constexpr, MXFP8: tl.constexpr, NORM: tl.constexpr,
+    TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
 ):  # fmt: skip
     """One head of K or V of ROWS tokens that no longer see the history.
 
@@ -116,8 +117,8 @@ def _later(  # type: ignore[no-untyped-def]
         x2 = _back(x, t, row8, 2)
     if TAPS > 3:
         x3 = _back(x, t, row8, 3)
-    w3, w2, w1, w0 = tap_weights(weight, head, TAPS)
-    factor = _factor(gamma, NORM)
+    w3, w2, w1, w0 = tap_weights(weight, ws, head, t, TAPS, TAP_MAJOR)
+    factor = _factor(gamma, t, NORM, DIRECT)
     keep = keep & (t - tl.load(cu + sequence) >= TAPS - 1)
     y = convolved(x3, x2, x1, x0, w3, w2, w1, w0, TAPS, SILU, RESIDUAL)
     _put(
@@ -129,12 +130,13 @@ def _later(  # type: ignore[no-untyped-def]
 @jit
 def extend_kernel(  # type: ignore[no-untyped-def]
     qkvr, row8, tokens, q_off8, k_off8, v_off8, hq, hkv, k_cache, v_cache, cs0, cs1, indices, mask,
-    kw, vw, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
+    kw, vw, ws, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
     q_out, k_out, v_out, q_scale, initial, cu, si, sequences, track_rows, track_mask, track_dst,
     firsts,
     FIRST_ROWS: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr,
     SILU: tl.constexpr,
     RESIDUAL: tl.constexpr, STORE: tl.constexpr, MXFP8: tl.constexpr, TAU: tl.constexpr,
+    TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
     UPDATE: tl.constexpr, TRACK: tl.constexpr,
 ):  # fmt: skip
     """Programs of beginnings first, then runs of tokens, the heads of a run side by side."""
@@ -146,16 +148,16 @@ def extend_kernel(  # type: ignore[no-untyped-def]
         if head < hkv:
             _begin(
                 qkvr, k_off8, row8, tokens, head, b, sequences, k_cache, cs0, cs1, indices, mask,
-                initial, cu, si, kw, kg, eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page,
-                track_rows, track_mask, track_dst, firsts,
-                FIRST_ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, True,
+                initial, cu, si, kw, ws, kg, eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page,
+                track_rows, track_mask, track_dst, firsts, FIRST_ROWS, TAPS, SILU, RESIDUAL, STORE,
+                MXFP8, UPDATE, TRACK, True, TAP_MAJOR, DIRECT,
             )  # fmt: skip
         else:
             _begin(
                 qkvr, v_off8, row8, tokens, head - hkv, b, sequences, v_cache, cs0, cs1, indices,
-                mask, initial, cu, si, vw, kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page,
-                track_rows, track_mask, track_dst, firsts,
-                FIRST_ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, UPDATE, TRACK, False,
+                mask, initial, cu, si, vw, ws, kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv,
+                page, track_rows, track_mask, track_dst, firsts, FIRST_ROWS, TAPS, SILU, RESIDUAL,
+                STORE, MXFP8, UPDATE, TRACK, False, TAP_MAJOR, DIRECT,
             )  # fmt: skip
     else:
         pid -= begins
@@ -164,19 +166,19 @@ def extend_kernel(  # type: ignore[no-untyped-def]
         if head < hq:
             q_chain(
                 qkvr, row8, q_off8, head, first, tokens, qg, eps, tau, q_out, q_scale, hq,
-                ROWS, STEPS, TAU, MXFP8,
+                ROWS, STEPS, TAU, MXFP8, DIRECT,
             )  # fmt: skip
         else:
             first, head = first + (head - hq) // (2 * hkv) * ROWS, (head - hq) % (2 * hkv)
             if head < hkv:
                 _later(
-                    qkvr, k_off8, row8, tokens, head, first, cu, si, kw, kg, eps, k_out, loc,
+                    qkvr, k_off8, row8, tokens, head, first, cu, si, kw, ws, kg, eps, k_out, loc,
                     slots, k_buf, buf8, sfk, hkv, page,
-                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True,
+                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True, TAP_MAJOR, DIRECT,
                 )  # fmt: skip
             else:
                 _later(
-                    qkvr, v_off8, row8, tokens, head - hkv, first, cu, si, vw, kg, eps, v_out,
+                    qkvr, v_off8, row8, tokens, head - hkv, first, cu, si, vw, ws, kg, eps, v_out,
                     loc, slots, v_buf, buf8, sfv, hkv, page,
-                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False,
+                    ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False, TAP_MAJOR, DIRECT,
                 )  # fmt: skip

@@ -9,7 +9,14 @@ import triton.language as tl
 
 from mxlab.kernels.e4m3 import bf16_to_f32
 from mxlab.kernels.mode import jit
-from mxlab.kernels.prologue_parts import convolved, q_chain, rms_norm, store_kv, tap_weights
+from mxlab.kernels.prologue_parts import (
+    convolved,
+    load_gamma,
+    q_chain,
+    rms_norm,
+    store_kv,
+    tap_weights,
+)
 
 
 @jit
@@ -37,10 +44,10 @@ def _slot(loc, t, keep, STORE: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _factor(gamma, NORM: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Gamma of K, float32 [128]; V has none."""
+def _factor(gamma, row, NORM: tl.constexpr, DIRECT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Gamma of K; V has none."""
     if NORM:
-        return bf16_to_f32(tl.load(gamma + tl.arange(0, 128)))
+        return load_gamma(gamma, row, DIRECT)
     else:
         return 1.0
 
@@ -70,18 +77,19 @@ def _save(window, is2, h2, h1, word, save, TAPS: tl.constexpr):  # type: ignore[
 
 @jit
 def _verify_kv(  # type: ignore[no-untyped-def]
-    qkvr, off8, row8, sequences, head, s, cache, cs0, cs1, indices, mask, weight, gamma, eps, out,
-    loc, slots, buf, buf8, sf, heads, page, drafts, inter, is0, is1, is2,
+    qkvr, off8, row8, sequences, head, s, cache, cs0, cs1, indices, mask, weight, ws, gamma, eps,
+    out, loc, slots, buf, buf8, sf, heads, page, drafts, inter, is0, is1, is2,
     ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
-    STORE: tl.constexpr, MXFP8: tl.constexpr, NORM: tl.constexpr,
+    STORE: tl.constexpr, MXFP8: tl.constexpr, NORM: tl.constexpr, TAP_MAJOR: tl.constexpr,
+    DIRECT: tl.constexpr,
 ):  # fmt: skip
     """One head of K or V of ROWS sequences: a row goes through its drafts."""
     keep = s < sequences
     s = tl.minimum(s, sequences - 1)
     at = tl.load(indices + s).to(tl.int64)
     counts = tl.load(mask + s)
-    factor = _factor(gamma, NORM)
-    w3, w2, w1, w0 = tap_weights(weight, head, TAPS)
+    factor = _factor(gamma, s, NORM, DIRECT)
+    w3, w2, w1, w0 = tap_weights(weight, ws, head, s, TAPS, TAP_MAJOR)
     lane = (head * 128 + tl.arange(0, 128))[None, :]
     t = s * drafts
     x = qkvr + off8 * 8 + (t.to(tl.int64) * row8 * 8)[:, None] + lane
@@ -112,10 +120,11 @@ def _verify_kv(  # type: ignore[no-untyped-def]
 @jit
 def verify_kernel(  # type: ignore[no-untyped-def]
     qkvr, row8, tokens, q_off8, k_off8, v_off8, hq, hkv, k_cache, v_cache, cs0, cs1, indices, mask,
-    kw, vw, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
+    kw, vw, ws, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
     q_out, k_out, v_out, q_scale, sequences, drafts, k_inter, v_inter, is0, is1, is2,
     ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr,
     RESIDUAL: tl.constexpr, STORE: tl.constexpr, MXFP8: tl.constexpr, TAU: tl.constexpr,
+    TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
 ):  # fmt: skip
     """Draft tokens: programs of K and V, then of Q; inter strides are in elements."""
     pid = tl.program_id(0)
@@ -124,30 +133,31 @@ def verify_kernel(  # type: ignore[no-untyped-def]
         s, head = pid // (2 * hkv) * ROWS + tl.arange(0, ROWS), pid % (2 * hkv)
         if head < hkv:
             _verify_kv(
-                qkvr, k_off8, row8, sequences, head, s, k_cache, cs0, cs1, indices, mask, kw, kg,
-                eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page, drafts, k_inter, is0, is1,
-                is2, ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True,
+                qkvr, k_off8, row8, sequences, head, s, k_cache, cs0, cs1, indices, mask, kw, ws,
+                kg, eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page, drafts, k_inter, is0, is1,
+                is2, ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, True, TAP_MAJOR, DIRECT,
             )  # fmt: skip
         else:
             _verify_kv(
                 qkvr, v_off8, row8, sequences, head - hkv, s, v_cache, cs0, cs1, indices, mask, vw,
-                kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page, drafts, v_inter, is0, is1,
-                is2, ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False,
+                ws, kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page, drafts, v_inter, is0,
+                is1, is2, ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, False, TAP_MAJOR, DIRECT,
             )  # fmt: skip
     else:
         pid -= chains
         q_chain(
             qkvr, row8, q_off8, pid % hq, pid // hq * (ROWS * STEPS), tokens, qg, eps, tau, q_out,
-            q_scale, hq, ROWS, STEPS, TAU, MXFP8,
+            q_scale, hq, ROWS, STEPS, TAU, MXFP8, DIRECT,
         )  # fmt: skip
 
 
 @jit
 def _decode_kv(  # type: ignore[no-untyped-def]
-    qkvr, off8, row8, tokens, head, t, cache, cs0, cs1, indices, mask, weight, gamma, eps, out, loc,
-    slots, buf, buf8, sf, heads, page, track_mask, track_to,
+    qkvr, off8, row8, tokens, head, t, cache, cs0, cs1, indices, mask, weight, ws, gamma, eps, out,
+    loc, slots, buf, buf8, sf, heads, page, track_mask, track_to,
     ROWS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
     STORE: tl.constexpr, MXFP8: tl.constexpr, TRACK: tl.constexpr, NORM: tl.constexpr,
+    TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
 ):  # fmt: skip
     """One head of K or V of tokens that are a sequence each; then the shift of its history.
 
@@ -160,8 +170,8 @@ def _decode_kv(  # type: ignore[no-untyped-def]
     slot = _slot(loc, t, keep, STORE)
     lane = (head * 128 + tl.arange(0, 128))[None, :]
     word = tl.load(qkvr + off8 * 8 + (t.to(tl.int64) * row8 * 8)[:, None] + lane)
-    factor = _factor(gamma, NORM)
-    w3, w2, w1, w0 = tap_weights(weight, head, TAPS)
+    factor = _factor(gamma, t, NORM, DIRECT)
+    w3, w2, w1, w0 = tap_weights(weight, ws, head, t, TAPS, TAP_MAJOR)
     target = at
     if TRACK:
         target = tl.load(track_to + t, mask=tl.load(track_mask + t) != 0, other=-1)
@@ -185,10 +195,11 @@ def _decode_kv(  # type: ignore[no-untyped-def]
 @jit
 def decode_kernel(  # type: ignore[no-untyped-def]
     qkvr, row8, tokens, q_off8, k_off8, v_off8, hq, hkv, k_cache, v_cache, cs0, cs1, indices, mask,
-    kw, vw, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
+    kw, vw, ws, qg, kg, eps, loc, slots, k_buf, v_buf, buf8, sfk, sfv, page, tau,
     q_out, k_out, v_out, q_scale, track_mask, track_to,
     ROWS: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, SILU: tl.constexpr,
     RESIDUAL: tl.constexpr, STORE: tl.constexpr, MXFP8: tl.constexpr, TAU: tl.constexpr,
+    TAP_MAJOR: tl.constexpr, DIRECT: tl.constexpr,
     TRACK: tl.constexpr,
 ):  # fmt: skip
     """One token a sequence: the longer programs, of K and V, first."""
@@ -198,19 +209,19 @@ def decode_kernel(  # type: ignore[no-untyped-def]
         t, head = pid // (2 * hkv) * ROWS + tl.arange(0, ROWS), pid % (2 * hkv)
         if head < hkv:
             _decode_kv(
-                qkvr, k_off8, row8, tokens, head, t, k_cache, cs0, cs1, indices, mask, kw, kg, eps,
-                k_out, loc, slots, k_buf, buf8, sfk, hkv, page, track_mask, track_to,
-                ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, TRACK, True,
+                qkvr, k_off8, row8, tokens, head, t, k_cache, cs0, cs1, indices, mask, kw, ws, kg,
+                eps, k_out, loc, slots, k_buf, buf8, sfk, hkv, page, track_mask, track_to, ROWS,
+                TAPS, SILU, RESIDUAL, STORE, MXFP8, TRACK, True, TAP_MAJOR, DIRECT,
             )  # fmt: skip
         else:
             _decode_kv(
                 qkvr, v_off8, row8, tokens, head - hkv, t, v_cache, cs0, cs1, indices, mask, vw,
-                kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page, track_mask, track_to,
-                ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, TRACK, False,
+                ws, kg, eps, v_out, loc, slots, v_buf, buf8, sfv, hkv, page, track_mask, track_to,
+                ROWS, TAPS, SILU, RESIDUAL, STORE, MXFP8, TRACK, False, TAP_MAJOR, DIRECT,
             )  # fmt: skip
     else:
         pid -= chains
         q_chain(
             qkvr, row8, q_off8, pid % hq, pid // hq * (ROWS * STEPS), tokens, qg, eps, tau, q_out,
-            q_scale, hq, ROWS, STEPS, TAU, MXFP8,
+            q_scale, hq, ROWS, STEPS, TAU, MXFP8, DIRECT,
         )  # fmt: skip

@@ -70,11 +70,21 @@ def _word(byte, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @jit
+def load_gamma(gamma, row, DIRECT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Gamma, float32 [1 or ROWS, 128]; DIRECT loads it for each row where it is used."""
+    lane = tl.arange(0, 128)
+    if DIRECT:
+        return bf16_to_f32(tl.load(gamma + (lane[None, :] + row[:, None] * 0)))
+    else:
+        return bf16_to_f32(tl.load(gamma + lane))[None, :]
+
+
+@jit
 def rms_norm(x, gamma, eps, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     """bf((x * rsqrt(mean(x^2) + eps)) * gamma) as int16 bits; x float32 [ROWS, 128]."""
     mean = _sum_128(x * x, ROWS) * 0.0078125 + eps
     inv = tl.div_rn(1.0, tl.sqrt_rn(mean))
-    return f32_to_bf16((x * inv[:, None]) * gamma[None, :])
+    return f32_to_bf16((x * inv[:, None]) * gamma)
 
 
 @jit
@@ -130,15 +140,16 @@ def store_kv(  # type: ignore[no-untyped-def]
 def q_chain(  # type: ignore[no-untyped-def]
     qkvr, row8, off8, head, first, tokens, gamma, eps, tau, out, scale, heads,
     ROWS: tl.constexpr, STEPS: tl.constexpr, TAU: tl.constexpr, MXFP8: tl.constexpr,
+    DIRECT: tl.constexpr,
 ):  # fmt: skip
     """Norm, scale and store one head of Q: STEPS tiles of ROWS tokens from ``first`` on.
 
     A tile is loaded while the one before is worked on; rows past the end repeat the last token.
     """
     lane = tl.arange(0, 128)
-    factor = bf16_to_f32(tl.load(gamma + lane))
     x = qkvr + (off8 * 8 + head * 128) + lane[None, :]
     t = first + tl.arange(0, ROWS)
+    factor = load_gamma(gamma, t, DIRECT)
     word = tl.load(x + (tl.minimum(t, tokens - 1).to(tl.int64) * row8 * 8)[:, None])
     for _ in range(STEPS):
         later = word
@@ -161,26 +172,39 @@ def q_chain(  # type: ignore[no-untyped-def]
 
 
 @jit
-def tap_weights(weight, head, TAPS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Weights of 128 channels, float32 [1, 128] each: of x[t-3], x[t-2], x[t-1] and x[t].
+def tap_weights(  # type: ignore[no-untyped-def]
+    weight, ws, head, row, TAPS: tl.constexpr, TAP_MAJOR: tl.constexpr
+):
+    """Weights of 128 channels, float32: of x[t-3], x[t-2], x[t-1] and x[t].
 
-    Four taps are loaded as one 64-bit word a channel. Fewer taps leave the first ones unused.
+    Memory holds the taps of a channel side by side: four are loaded as one 64-bit word, and then
+    change hands between threads. TAP_MAJOR memory, ``ws`` elements from tap to tap, is loaded for
+    each row (``row`` int [ROWS]) where it is used. Fewer taps leave the first ones unused.
     """
     channel = head * 128 + tl.arange(0, 128)
-    if TAPS == 4:
+    if TAP_MAJOR:
+        at = weight + (channel[None, :] + row[:, None] * 0) + (TAPS - 1) * ws
+        w0 = bf16_to_f32(tl.load(at))
+        w1 = bf16_to_f32(tl.load(at - ws))
+        w2, w3 = w1, w1
+        if TAPS > 2:
+            w2 = bf16_to_f32(tl.load(at - 2 * ws))
+        if TAPS > 3:
+            w3 = bf16_to_f32(tl.load(at - 3 * ws))
+    elif TAPS == 4:
         word = tl.load(weight.to(tl.pointer_type(tl.int64), bitcast=True) + channel)
-        w3 = (word.to(tl.int32) << 16).to(tl.float32, bitcast=True)
-        w2 = ((word >> 16).to(tl.int32) << 16).to(tl.float32, bitcast=True)
-        w1 = ((word >> 32).to(tl.int32) << 16).to(tl.float32, bitcast=True)
-        w0 = ((word >> 48).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+        w3 = (word.to(tl.int32) << 16).to(tl.float32, bitcast=True)[None, :]
+        w2 = ((word >> 16).to(tl.int32) << 16).to(tl.float32, bitcast=True)[None, :]
+        w1 = ((word >> 32).to(tl.int32) << 16).to(tl.float32, bitcast=True)[None, :]
+        w0 = ((word >> 48).to(tl.int32) << 16).to(tl.float32, bitcast=True)[None, :]
     else:
-        w0 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 1))
-        w1 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 2))
+        w0 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 1))[None, :]
+        w1 = bf16_to_f32(tl.load(weight + channel * TAPS + TAPS - 2))[None, :]
         w2 = w1
         if TAPS == 3:
-            w2 = bf16_to_f32(tl.load(weight + channel * TAPS))
+            w2 = bf16_to_f32(tl.load(weight + channel * TAPS))[None, :]
         w3 = w2
-    return w3[None, :], w2[None, :], w1[None, :], w0[None, :]
+    return w3, w2, w1, w0
 
 
 @jit
