@@ -398,7 +398,7 @@ GUARDS: tuple[Guard, ...] = (
         "at the bytes.",
         hardware="NVIDIA GPUs",
         fixes=(SWIZZLE, "mxlab.interleave(scales, 'tile_128x4') does it"),
-        related=("torch-silent-layout", "ao-v2-no-swizzle", "torch-rocm-swizzle"),
+        related=("torch-silent-layout", "torch-rocm-swizzle"),
     ),
     eager(
         "v2",

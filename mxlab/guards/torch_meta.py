@@ -389,6 +389,6 @@ GUARDS: tuple[Guard, ...] = (
         "and this release counts scale_b there from A's sizes. One text for all three.",
         fixes=(*_LENGTH, "swizzle the scales to 128x4 tiles and pass SWIZZLE_32_4_4", _AS_E8M0),
         line=7443,
-        related=("torch-v2-swizzle", "torch-v2-count", "ao-v2-no-swizzle"),
+        related=("torch-v2-swizzle", "torch-v2-count"),
     ),
 )
