@@ -46,7 +46,8 @@ def _e8m0(facts: Facts) -> Finding:
     numbers = re.match(r"(\d{1,3})\.(\d{1,3})", version)
     if numbers is None:
         return passes("torch_npu is taken to be 2.9 or newer")
-    return judge((int(numbers[1]), int(numbers[2])) < (2, 9), f"torch_npu {version} against 2.9")
+    bad = (int(numbers[1]), int(numbers[2])) < (2, 9)
+    return judge(bad, f"torch_npu {version} against 2.9", dash="\u2014")
 
 
 def _act_scale(facts: Facts) -> Finding:
@@ -141,7 +142,8 @@ GUARDS: tuple[Guard, ...] = (
         "expert_call",
         "S8",
         "RuntimeError",
-        "float8_e8m0fnu dtype not found \u2014 MXFP8 MoE requires Ascend A5 with a torch_npu build "
+        # logs in JSON escape the dash, so it is a field
+        "float8_e8m0fnu dtype not found {dash} MXFP8 MoE requires Ascend A5 with a torch_npu build "
         "exposing float8_e8m0fnu (torch_npu >= 2.9).",
         _e8m0,
         predicate="MXFP8 experts on Ascend and torch_npu before 2.9",
