@@ -1,0 +1,104 @@
+"""Decode attention over a paged cache: online softmax over a share of the pages, then a merge.
+
+One program reads one KV head of some pages of one sequence, for all query heads of that KV head.
+MXFP8 and bfloat16 caches go through the same kernel; MXFP8 is widened after its load, and codes
+times powers of two are exact in bfloat16.
+"""
+
+import triton.language as tl
+
+from mxlab.kernels.e4m3 import add, bf16_to_f32, decode_e4m3, larger
+from mxlab.kernels.mode import HARDWARE, jit
+from mxlab.kernels.scales import power_of_two
+
+
+@jit
+def _operand(x):  # type: ignore[no-untyped-def]
+    """An operand of a product: bfloat16; float32 in the interpreter, whose bf16 products err."""
+    if HARDWARE:
+        return x.to(tl.bfloat16)
+    else:
+        return x
+
+
+@jit
+def _rows(  # type: ignore[no-untyped-def]
+    buf, sf, page, head, heads, stride8, valid,
+    PAGE: tl.constexpr, DIM: tl.constexpr, MXFP8: tl.constexpr,
+):  # fmt: skip
+    """One head of one page, [PAGE, DIM]; tokens past the end, whose bytes may be any, are 0."""
+    token = tl.arange(0, PAGE)
+    slot = page * PAGE + token
+    at = (slot * stride8 * 8)[:, None] + (head * DIM + tl.arange(0, DIM))[None, :]
+    if MXFP8:
+        code = tl.load(buf + at, mask=valid[:, None], other=0)
+        word = (page * heads + head) * PAGE + token % 32 * (PAGE // 32) + token // 32
+        scale = tl.load(sf + word, mask=valid, other=0)
+        byte = (scale[:, None] >> (8 * tl.arange(0, 4))[None, :]) & 0xFF
+        power = _operand(power_of_two(byte))[:, :, None]
+        value = tl.reshape(_operand(decode_e4m3(code)), (PAGE, 4, DIM // 4)) * power
+        return tl.reshape(value, (PAGE, DIM))
+    else:
+        word = tl.load(buf + at, mask=valid[:, None], other=0)
+        if HARDWARE:
+            return word.to(tl.bfloat16, bitcast=True)
+        else:
+            return bf16_to_f32(word)
+
+
+@jit
+def split_kernel(  # type: ignore[no-untyped-def]
+    q, k, v, sfk, sfv, table, lengths, partial, best, total, sm_scale, heads, table_stride, k8, v8,
+    splits,
+    GROUP: tl.constexpr, GROUP16: tl.constexpr, PAGE: tl.constexpr, DIM: tl.constexpr,
+    MXFP8: tl.constexpr,
+):  # fmt: skip
+    """A share of the pages: the maximum, the sum of exponentials and the weighted sum of V."""
+    split, head, s = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    length = tl.load(lengths + s)
+    pages = (length + PAGE - 1) // PAGE
+    share = (pages + splits - 1) // splits
+    first, last = split * share, tl.minimum(split * share + share, pages)
+    member = tl.arange(0, GROUP16)
+    own = member < GROUP
+    row = (s * heads + head) * GROUP + member
+    lane = tl.arange(0, DIM)
+    word = tl.load(q + row[:, None] * DIM + lane[None, :], mask=own[:, None], other=0)
+    query = _operand(bf16_to_f32(word))
+    top = tl.full((GROUP16,), -1.0e38, tl.float32)
+    weight = tl.full((GROUP16,), 0.0, tl.float32)
+    out = tl.full((GROUP16, DIM), 0.0, tl.float32)
+    for p in range(first, last):
+        page = tl.load(table + s * table_stride + p).to(tl.int64)
+        valid = p * PAGE + tl.arange(0, PAGE) < length
+        key = _rows(k, sfk, page, head, heads, k8, valid, PAGE, DIM, MXFP8)
+        value = _rows(v, sfv, page, head, heads, v8, valid, PAGE, DIM, MXFP8)
+        score = tl.dot(query, tl.trans(key)) * sm_scale
+        score = tl.where(valid[None, :], score, -1.0e38)
+        higher = tl.maximum(top, tl.reduce(score, 1, larger))
+        share_of = tl.exp2(score - higher[:, None])
+        shrink = tl.exp2(top - higher)
+        weight = weight * shrink + tl.reduce(share_of, 1, add)
+        out = tl.dot(_operand(share_of), value, out * shrink[:, None])
+        top = higher
+    at = row * splits + split
+    tl.store(best + at, top, mask=own)
+    tl.store(total + at, weight, mask=own)
+    tl.store(partial + at[:, None] * DIM + lane[None, :], out, mask=own[:, None])
+
+
+@jit
+def merge_kernel(  # type: ignore[no-untyped-def]
+    partial, best, total, out, splits, SPLITS: tl.constexpr, DIM: tl.constexpr
+):
+    """The shares of one query head as one: each weighted by its maximum."""
+    row = tl.program_id(0).to(tl.int64)
+    split = tl.arange(0, SPLITS)
+    at = row * splits + split
+    some = split < splits
+    top = tl.load(best + at, mask=some, other=-1.0e38)
+    weight = tl.exp2(top - tl.reduce(top, 0, larger))
+    whole = tl.reduce(weight * tl.load(total + at, mask=some, other=0.0), 0, add)
+    lane = tl.arange(0, DIM)
+    part = tl.load(partial + at[:, None] * DIM + lane[None, :], mask=some[:, None], other=0.0)
+    tl.store(out + row * DIM + lane, tl.reduce(part * weight[:, None], 0, add) / whole)
