@@ -2,14 +2,23 @@
 
 from mxlab.guards import (
     flashinfer_batched,
+    flashinfer_cache,
     flashinfer_kernels,
     flashinfer_mm,
     flashinfer_quant,
 )
 from mxlab.guards.engine import Guard
-from mxlab.guards.flashinfer_rows import FUNCTIONS, VERSION
+from mxlab.guards.flashinfer_rows import FUNCTIONS as _FUNCTIONS
+from mxlab.guards.flashinfer_rows import VERSION
 
-_TABLES = (flashinfer_mm, flashinfer_kernels, flashinfer_batched, flashinfer_quant)
+FUNCTIONS = {**_FUNCTIONS, flashinfer_cache.DECODE: ()}
+_TABLES = (
+    flashinfer_mm,
+    flashinfer_kernels,
+    flashinfer_batched,
+    flashinfer_quant,
+    flashinfer_cache,
+)
 
 #: every row; a stable sort keeps the order within a stage
 GUARDS: tuple[Guard, ...] = tuple(
