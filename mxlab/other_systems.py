@@ -14,7 +14,6 @@ from mxlab.guards import (
     Deployment,
     ExpertFacts,
     Facts,
-    LinearFacts,
     System,
     Verdict,
     ask,
@@ -22,6 +21,7 @@ from mxlab.guards import (
 )
 from mxlab.models import Linear, Shapes, describe_quantization
 from mxlab.quantized import Coverage
+from mxlab.subjects import linear_facts
 
 ROWS = 16  # tokens of a call: a small batch of decoding
 _WIDE = ("router", "lm_head")
@@ -100,11 +100,7 @@ def linear_verdicts(
         return ()
     own: tuple[Verdict, ...] = ()
     if base is not None:
-        parts = (row.n,) if row.shard == "replicated" else row.parts
-        shard = row.shard.split()[0]
-        quantized = cover.layers > 0
-        linear = LinearFacts(row.linear, row.n, row.k, shard, parts, quantized, cover.why_not)
-        own = ask(base, "linear", linear)
+        own = ask(base, "linear", linear_facts(row, cover))
     if not cover.layers:
         return own
     backend = deployment.fp8_gemm_backend

@@ -6,8 +6,8 @@ from typing import Any
 
 from mxlab.changes import IGNORED, Change, Situation, apply, candidates
 from mxlab.diagnosis import Report
-from mxlab.doctor import Examiner
 from mxlab.errors import InputError
+from mxlab.examiner import Examiner
 from mxlab.guards import Status
 from mxlab.padding import Padding
 

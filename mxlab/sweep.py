@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from mxlab.diagnosis import DEGRADES, Report, death, deployment_json
-from mxlab.doctor import Examiner
 from mxlab.errors import InputError, choose, quote
+from mxlab.examiner import Examiner
 from mxlab.guards import Deployment
 from mxlab.guards import values as flags
 from mxlab.guards.platform import toolkit_version

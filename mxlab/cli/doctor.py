@@ -2,13 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mxlab.cli.model_input import CONFIG, add_linear_argument, model_source
+from mxlab.cli.doctor_models import Model, about, models_of
+from mxlab.cli.model_input import CONFIG, add_linear_argument
 from mxlab.cli.result import Result
 from mxlab.diagnosis import Report
 from mxlab.doctor import doctor
@@ -17,7 +17,6 @@ from mxlab.guards import Deployment
 from mxlab.guards.inputs import check_deployment
 from mxlab.guards.values import PACKAGES
 from mxlab.hardware import gpu
-from mxlab.models import Source, read_model
 
 EXAMPLES = """examples:
   mxlab doctor Llama-3.1-8B --gpu h200 --tp 8 --quantization mxfp8 --fp8-gemm-backend deep_gemm
@@ -39,7 +38,6 @@ FORMATS = {
     "junit": "JUnit XML for a CI system",
 }
 _SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".html": "html", ".xml": "junit"}
-_MAX_CONFIGS = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,63 +137,6 @@ def deployment_of(args: argparse.Namespace) -> Deployment:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """A model as it is called in the answer, and what it was read into."""
-
-    name: str
-    source: Source
-
-
-def _files(given: str) -> list[str]:
-    """Return the config files of a folder that is not a model itself; else what was given."""
-    try:
-        folder = Path(given)
-        if not given.strip() or not folder.is_dir() or (folder / "config.json").exists():
-            return [given]
-        if any(folder.glob("*.safetensors*")):
-            return [given]
-        found = sorted(str(path) for path in folder.glob("*.json"))
-    except (OSError, ValueError):  # a name that no file system takes: the reader says so
-        return [given]
-    return found or [given]
-
-
-def _models(args: argparse.Namespace, configs: Sequence[str]) -> list[_Model]:
-    """Return the models asked about, read; raise InputError naming the one that cannot be."""
-    if args.linear or not configs:
-        source = model_source(configs[0] if configs else None, args.linear)
-        return [_Model("linears as given", read_model(source))]
-    files = [file for given in configs for file in _files(given)]
-    if len(files) > _MAX_CONFIGS:
-        raise InputError(f"{len(files)} configs were given: expected at most {_MAX_CONFIGS}")
-    names = [_short(file) for file in files]
-    if len(files) == 1 or len(set(names)) < len(files):
-        names = files
-    models = []
-    for name, file in zip(names, files, strict=True):
-        with _about(name if len(files) > 1 else ""):
-            models.append(_Model(name, read_model(file)))
-    return models
-
-
-def _short(file: str) -> str:
-    """Return what a person calls a model: its folder's name for a config.json, else the file's."""
-    path = Path(file)
-    if path.name == "config.json":
-        return path.parent.name or file
-    return path.stem if path.suffix == ".json" else file
-
-
-@contextmanager
-def _about(name: str) -> Iterator[None]:
-    """Say of bad input which of several models it is about; nothing for the only one."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{quote(name)}: {error}" if name else str(error)) from None
-
-
 def _format(args: argparse.Namespace) -> str:
     """Return the format asked for; that of the file's suffix where none is named."""
     if args.json and args.format not in (None, "json"):
@@ -220,7 +161,7 @@ def run(args: argparse.Namespace) -> Result:
     form = _format(args)
     axes = [text for text in args.sweep if "=" in text]
     configs = [*args.config, *(text for text in args.sweep if "=" not in text)]
-    models, base = _models(args, configs), deployment_of(args)
+    models, base = models_of(configs, args.linear), deployment_of(args)
     if args.sweep:
         if not axes:
             raise InputError("--sweep has no axis: expected AXIS=VALUES, such as tp=1,2,4")
@@ -249,13 +190,13 @@ class _Answer(Result):
 
 
 def _reports(
-    models: Sequence[_Model], base: Deployment, form: str, args: argparse.Namespace
+    models: Sequence[Model], base: Deployment, form: str, args: argparse.Namespace
 ) -> _Answer:
     several = len(models) > 1
     suggest = form != "csv"  # a spreadsheet of verdicts has no place for them
     reports: list[tuple[str, Report]] = []
     for model in models:
-        with _about(model.name if several else ""):
+        with about(model.name if several else ""):
             report = doctor(model.source, base, suggest=suggest, prologue=args.prologue)
         reports.append((model.name, report))
     listed = [{"config": name, **report.to_json()} for name, report in reports]
@@ -285,7 +226,7 @@ def _reports(
 
 
 def _sweep(
-    models: Sequence[_Model],
+    models: Sequence[Model],
     base: Deployment,
     texts: Sequence[str],
     form: str,

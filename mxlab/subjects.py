@@ -1,0 +1,121 @@
+"""What the doctor asks the guards about: the facts of a model's linears, experts and cache."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mxlab.errors import InputError, quote
+from mxlab.guards import (
+    Deployment,
+    ExpertFacts,
+    Facts,
+    KvCacheFacts,
+    LinearFacts,
+    Status,
+    Verdict,
+    ask,
+    system,
+)
+from mxlab.guards.facts import Quant
+from mxlab.models import (
+    KvCache,
+    Linear,
+    Source,
+    tp_that_load,
+)
+from mxlab.quantized import Coverage
+
+#: guards of what no rank gets a part of
+_DIVIDES = ("tp-divides", "moe-tp-div")
+
+
+def expert_facts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts | None:
+    """Return the facts of the routed experts, when both of their matrices have a shape."""
+    rows = {row.linear: row for row in linears if row.kind == "moe" and not row.invalid}
+    w13, w2 = rows.get("experts.w13"), rows.get("experts.w2")
+    if w13 is None or w2 is None or w13.k is None or w2.k is None:
+        return None
+    return ExpertFacts(
+        hidden=w13.k,
+        intermediate=w2.k,
+        experts=w13.experts_per_rank or w13.experts or 1,
+        gated=len(w13.parts) == 2,
+        moe_tp=deployment.tp // deployment.ep,
+    )
+
+
+def cache_facts(cache: KvCache) -> KvCacheFacts:
+    """Return the facts of one rank's KV cache."""
+    return KvCacheFacts(
+        head_dim=cache.head_dim,
+        v_head_dim=cache.v_head_dim,
+        kv_heads=cache.kv_heads_per_rank or 1,
+        mla=cache.kind == "MLA",
+    )
+
+
+def linear_facts(row: Linear, cover: Coverage) -> LinearFacts:
+    """Return the facts of one dense linear of one rank, and whether it is quantised."""
+    assert row.n is not None and row.k is not None
+    return LinearFacts(
+        name=row.linear,
+        n=row.n,
+        k=row.k,
+        shard=row.shard.split()[0],
+        # SGLang builds a replicated linear as one matrix, whatever was fused into it
+        parts=(row.n,) if row.shard == "replicated" else row.parts,
+        quantized=cover.layers > 0,
+        why_not=cover.why_not,
+        mixed_shards=cover.mixed,
+    )
+
+
+def tp_sizes(source: Source, deployment: Deployment) -> str:
+    """Name the tensor-parallel sizes up to this one at which every linear of the model divides."""
+    fit = [str(tp) for tp in tp_that_load(source, max(16, deployment.tp))]
+    return f"--tp-size that divides: {', '.join(fit[-8:])}" if fit else "no TP size divides"
+
+
+def invalid(row: Linear, base: Facts, fix: str) -> tuple[Verdict, ...]:
+    """Return the verdict for a linear, or experts, that no rank gets a part of."""
+    assert row.invalid is not None
+    if row.kind == "moe":
+        experts = ExpertFacts(1, 1, 1, indivisible=row.invalid)
+        said = ask(base, "experts", experts)
+    else:
+        linear = LinearFacts(row.linear, 1, 1, row.shard.split()[0], indivisible=row.invalid)
+        said = ask(base, "linear", linear)
+    mine = tuple(replace(v, fixes=(fix,)) for v in said if v.guard in _DIVIDES)
+    return mine or (unsplit(row.invalid, base.deployment, fix),)
+
+
+def unsplit(why: str, deployment: Deployment, fix: str) -> Verdict:
+    """Return the verdict where a system's table has no row of its own for it."""
+    return Verdict(
+        guard="tp-divides",
+        system=deployment.system,
+        version=deployment.version or system(deployment.system).version,
+        status=Status.STOPS,
+        stage="S4",
+        message="",
+        because=why,
+        fixes=(fix,),
+        source="where the layer is built",
+    )
+
+
+def beyond(quant: Quant) -> tuple[str, ...]:
+    """Say what of the quantisation no guard looks at; InputError for a block no layer can have."""
+    if quant.method is None:
+        return ()
+    if not quant.fp8_config:
+        return (
+            f"quantisation {quote(quant.method)}: SGLang has other classes for it than for fp8 and "
+            "mxfp8, and no guard of the table looks at its layers",
+        )
+    sizes = quant.block if isinstance(quant.block, list) else []
+    if len(sizes) == 2 and not all(type(size) is int and size > 0 for size in sizes):
+        raise InputError(
+            f"quantization_config.weight_block_size is {quote(sizes)}: expected two whole numbers "
+            "above 0, such as [128, 128]"
+        )
+    return ()
