@@ -117,9 +117,7 @@ def derived_by_name(
     if guessed:
         build.derive(f"guessed to be whole on every rank: {_listed(guessed)}")
     if tp > 1 and heads.keys is None and any("k_proj" in row.sources for row in build.rows):
-        build.notes.append(
-            "num_key_value_heads is not known: no KV head is copied to several ranks"
-        )
+        build.notes.append("num_key_value_heads is not known: KV heads are split, never copied")
     if cache is None:
         build.unknown.append("KV cache (heads and head_dim are not in the config)")
     return build, cache
