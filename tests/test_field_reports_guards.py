@@ -208,7 +208,7 @@ def test_46_operand_layout_is_an_input() -> None:
     shape: dict[str, Any] = {"function": "_scaled_mm", "m": 4096, "n": 3072, "k": 3072}
     tn, nt = CallFacts(**shape), CallFacts(**shape, b_layout="row")
     assert first(ask("torch", "rtx5090", tn)) == ""
-    stopped = stops(ask("torch", "rtx5090", nt), "torch-tn-sm12x", "the operands are TT")
+    stopped = stops(ask("torch", "rtx5090", nt), "torch-tn-sm12x", "A row-major, B row-major: NN")
     assert "CUBLAS_STATUS_NOT_SUPPORTED" in stopped.message
     assert first(ask("torch", "b200", nt)) == ""
     newer = ask("torch", "rtx5090", nt, flags={"toolkit": "13.4"})

@@ -46,8 +46,8 @@ def _tn(facts: Facts, c: CallFacts) -> Finding:
     capability, toolkit = facts.platform.capability or 0, facts.platform.toolkit
     if skip or capability // 10 != 12:
         return skip or skipped("10.x takes TN, NN, NT and TT")
-    order = ("T" if c.a_layout == "row" else "N") + ("N" if c.b_layout == "column" else "T")
-    because = f"the operands are {order} (TN is row-major A, column-major B)"
+    order = ("T" if c.b_layout == "column" else "N") + ("N" if c.a_layout == "row" else "T")
+    because = f"the operands are {order} (TN: this A row-major, this B column-major)"
     if order == "TN" or toolkit > (13, 3):
         return passes(because)
     if toolkit == (13, 3):

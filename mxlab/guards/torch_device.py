@@ -49,14 +49,15 @@ def _not_mx(facts: Facts, c: CallFacts) -> Finding | None:
     return None
 
 
-def _orders(c: CallFacts) -> str:
-    """Name the operand layout as BLAS does: TN is row-major A, column-major B.
+def _tn(c: CallFacts) -> tuple[bool, str]:
+    """Tell whether A is row-major and B column-major: cuBLAS's TN, which computes D's transpose.
 
     One row of A has the strides of both orders.
     """
-    return (
-        f"{'T' if c.a_layout == 'row' or c.m == 1 else 'N'}{'N' if c.b_layout == 'column' else 'T'}"
-    )
+    row = c.a_layout == "row" or c.m == 1
+    name = ("T" if c.b_layout == "column" else "N") + ("N" if row else "T")
+    a = "row" if row else c.a_layout
+    return name == "TN", f"A {a}-major, B {c.b_layout}-major: {name} in cuBLAS's words"
 
 
 def _tn_hopper(facts: Facts, c: CallFacts) -> Finding:
@@ -64,7 +65,8 @@ def _tn_hopper(facts: Facts, c: CallFacts) -> Finding:
         return skipped("a check of Hopper")
     if empty(c):
         return skipped("M, N or K is 0: nothing is launched")
-    return judge(_orders(c) != "TN", f"the operands are {_orders(c)}")
+    good, because = _tn(c)
+    return judge(not good, because)
 
 
 def _cuda_128(facts: Facts, c: CallFacts) -> Finding:
@@ -100,8 +102,9 @@ def _tn_sm12x(facts: Facts, c: CallFacts) -> Finding:
     skip = _not_mx(facts, c)
     if skip:
         return skip
-    because = f"the operands are {_orders(c)}, CUDA {p.toolkit[0]}.{p.toolkit[1]}"
-    if _orders(c) == "TN" or p.toolkit > (13, 3):
+    good, order = _tn(c)
+    because = f"{order}, CUDA {p.toolkit[0]}.{p.toolkit[1]}"
+    if good or p.toolkit > (13, 3):
         return passes(because)
     if p.toolkit == (13, 3):
         return Finding(Status.UNKNOWN, f"{because}: from Update 1 on (cuBLAS 13.6.0) it runs")
