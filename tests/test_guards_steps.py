@@ -1,10 +1,11 @@
 """Steps of a server (loads, scales, inputs, quantisers, stores) against recorded outcomes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from guard_cases import cases, deployments, gpus, kept, outcome_of
+from guard_cases import all_cases, cases, deployments, gpus, kept, outcome_of
 
 from mxlab.guards import (
     BlockScaleFacts,
@@ -327,3 +328,12 @@ def test_the_recorded_cases_are_of_every_kind() -> None:
         )
         > 5
     )
+
+
+def test_every_recorded_function_is_compared() -> None:
+    """A function of the recorded outcomes that no test names would agree with nothing."""
+    tests = Path(__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in tests.glob("test_guards_*.py"))
+    functions = {case["fn"] for case in all_cases()}
+    assert len(functions) > 45
+    assert [fn for fn in functions if f'"{fn}"' not in text] == []

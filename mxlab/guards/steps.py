@@ -99,6 +99,8 @@ def _numbers(what: str, value: object) -> None:
 
 
 def _values(step: BlockScaleFacts) -> None:
+    for name in ("block_n", "block_k"):
+        whole_number(f"block_scale: {name}", getattr(step, name), 1, MAX_SIZE)
     if len(step.values) > _MAX_VALUES:
         raise InputError(f"block_scale: {len(step.values)} values: expected at most {_MAX_VALUES}")
     for value in step.values:
