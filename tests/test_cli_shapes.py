@@ -131,6 +131,76 @@ def test_bad_input_is_one_line(
     assert message in err and err.count("\n") == 1 and err.startswith("mxlab: ")
 
 
+def test_linears_typed_in(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--linear", "2880", "2880", "--linear", "down_proj", "8192", "29568", "--tp", "8"]
+    code, out, _ = answer(capsys, *argv, "--json")
+    data = json.loads(out)
+    assert (code, data["loads"], data["source"], data["quantization"]) == (0, True, "linears", None)
+    assert [(r["linear"], r["shard"], r["n"], r["k"]) for r in data["layers"]] == [
+        ("linear1", "replicated", 2880, 2880),
+        ("down_proj", "row", 8192, 3696),
+    ]
+    _, out, _ = answer(capsys, *argv)
+    assert out.startswith("linears as given, TP 8: every linear divides\n")
+    assert "  taken as what one rank holds, not split: linear1\n" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "no model was given: expected CONFIG or --linear N K"),
+        (["gpt2", "--linear", "1", "1"], "CONFIG and --linear were both given: expected one"),
+        (["--linear", "64"], "linear 1 is [64]: expected N K or NAME N K"),
+        (["--linear", "64", "0"], "K of linear1 is 0: expected 1 to 16777216; the nearest is 1"),
+        (["--linear", "64", "1e3"], "K of linear1 is '1e3': expected a whole number from 1"),
+        (["--linear", "a", "b", "64", "64"], "linear 1 is ['a', 'b', 64, 64]: expected N K"),
+        (["DeepSeek-V3", "--tp", "8", "--attn-dp-size", "3"], "attn_dp is 3: expected a divisor"),
+        (["DeepSeek-V3", "--attn-dp-size", "x"], "attn_dp is 'x': expected a whole number"),
+    ],
+)
+def test_bad_ways_to_name_a_model(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = answer(capsys, *argv)
+    assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_a_folder_whose_weights_differ_from_its_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from checkpoint_files import LLAMA, floats, plain_llama
+    from safetensors.torch import save_file
+
+    tensors = plain_llama()
+    tensors["model.layers.1.mlp.down_proj.weight"] = floats(128, 512)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    code, out, _ = answer(capsys, str(tmp_path), "--tp", "2")
+    assert (
+        code == 0
+        and (
+            "stored weights that differ from the config:\n"
+            "  down_proj (layers 1): stored (128, 512), the config gives (128, 256)\n"
+        )
+        in out
+    )
+    assert "down_proj     1 (1)     row (K)     128  256\n" in out
+    code, out, _ = answer(capsys, str(tmp_path), "--json")
+    assert json.loads(out)["differences"] == [
+        {"name": "down_proj", "layers": [1], "stored": [128, 512], "derived": [128, 256]}
+    ]
+    (tmp_path / "config.json").unlink()
+    _, out, _ = answer(capsys, str(tmp_path))
+    assert out.startswith("no config, TP 1: every linear listed divides\ncheckpoint: no config ")
+
+
+def test_attention_data_parallel_is_in_the_headline(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = answer(capsys, "DeepSeek-V3", "--tp", "8", "--attn-dp-size", "8")
+    assert out.startswith("DeepseekV3ForCausalLM, TP 8, attention DP 8: every linear divides\n")
+    _, out, _ = answer(capsys, "DeepSeek-V3", "--tp", "8", "--attn-dp-size", "8", "--json")
+    assert json.loads(out)["attn_dp"] == 8
+
+
 def test_hostile_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"architectures": ["\\ud800\\u001b[31m\\n' + "x" * 9999 + '"]}')

@@ -14,6 +14,8 @@ from mxlab.models.kv_cache import KvCache
 from mxlab.models.layer_sets import full, sliding
 from mxlab.models.mlp import lay_out_mlp
 
+_STREAMS = 64  # Gemma-3n has four
+
 
 def shared_from(build: Build) -> int:
     """Return the first of the layers at the end that reuse the KV of earlier ones."""
@@ -173,6 +175,7 @@ class Laurel:
     def lay_out(self, build: Build) -> None:
         """Add the rows."""
         rank, streams = build.size("laurel_rank"), build.size("altup_num_inputs")
+        build.config.whole("altup_num_inputs", 1, _STREAMS)  # bounds the rows below
         hidden, layers, at = build.hidden, build.layers, build.block
         build.column(
             "laurel.linear_left",
