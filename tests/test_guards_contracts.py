@@ -16,6 +16,7 @@ from mxlab.guards import (
     ExpertCallFacts,
     GemmInputFacts,
     HostPoolFacts,
+    KvCacheFacts,
     KvStoreFacts,
     LoadFacts,
     QuantizerFacts,
@@ -35,6 +36,23 @@ N, Q = Status.NOT_REACHED, Status.SILENT
 def load(**changes: Any) -> LoadFacts:
     values: dict[str, Any] = {"target": "scale", "kind": "row", "n": 1, "k": 32}
     return LoadFacts(**values | {"loaded_shape": (1, 1), "loaded_dtype": "uint8"} | changes)
+
+
+def wide(dtype: str) -> LoadFacts:
+    return load(target="weight", kind="column", n=2, loaded_shape=(2, 32), loaded_dtype=dtype)
+
+
+def mega(tp: int, dp: int, a2a: str = "flashinfer_megamoe", **more: Any) -> Deployment:
+    return on(tp=tp, moe_a2a_backend=a2a, settings={"attn-dp-size": dp, **more})
+
+
+def muse(tp: int) -> Deployment:
+    found = mega(tp, 1, "flashinfer", **{"enable-layernorm-sp": True})
+    return replace(found, architecture="MuseSparkForConditionalGeneration")
+
+
+def slots(size: int) -> dict[str, Any]:
+    return {"kv_cache": KvCacheFacts(128, 128, 8, size=size)}
 
 
 def call(runner: str, **more: Any) -> ExpertCallFacts:
@@ -58,6 +76,10 @@ def scale(conversion: str, n: int, k: int, block: int, *shape: int, **more: Any)
 
 #: guard, status, where, step: numbers next to each limit
 STEP_SCENES: list[tuple[str, Status, Deployment, Any]] = [
+    ("lin-downcast", P, on(), wide("float8_e5m2")),
+    ("lin-downcast", S, on(), wide("bfloat16")),
+    ("lin-downcast", P, on(env={"SGLANG_QUANT_ALLOW_DOWNCASTING": "1"}), wide("bfloat16")),
+    ("lin-downcast", N, on(), wide("uint8")),  # lin-copy-dtype
     ("moe-fi-routing", P, on(), call("flashinfer_trtllm", experts=64, top_k=32)),
     ("moe-fi-routing", S, on(), call("flashinfer_trtllm", experts=64, top_k=33)),
     ("moe-fi-routing", S, on(), call("flashinfer_trtllm", experts=66)),
@@ -203,6 +225,17 @@ SCENES: list[tuple[str, Status, Deployment, dict[str, Any]]] = [
     ("moe-runner-unsupported", S, on(moe_runner_backend="marlin"), {**moe(), "config": BLOCK}),
     ("moe-runner-unsupported", P, on(), {**moe(), "config": BLOCK}),
     ("old-triton-k", P, on(), lin(128, 160)),
+    ("arg-mega-dp", P, mega(8, 8), {}),
+    ("arg-mega-dp", S, mega(8, 4), {}),
+    ("arg-mega-dp", S, mega(1, 1), {}),
+    ("arg-a2a-topology", P, mega(8, 8, "flashinfer"), {}),
+    ("arg-a2a-topology", S, mega(8, 4, "flashinfer"), {}),
+    ("arg-a2a-topology", S, mega(1, 1, "flashinfer"), {}),
+    ("arg-a2a-topology", P, muse(8), {}),
+    ("arg-a2a-topology", S, muse(2), {}),
+    ("kv-page-div", P, kv8(page_size=128), slots(1024)),
+    ("kv-page-div", S, kv8(page_size=128), slots(1088)),
+    ("kv-page-div", N, kv8("rtx5090", page_size=64), slots(1088)),
     ("kv-shard", S, kv8(settings={"enable-kv-cache-sharding": True}), {}),
     ("kv-shard", N, on(settings={"enable-kv-cache-sharding": True}), {}),
     ("kv-mtp-shard", P, kv8(settings={"enable-kv-cache-sharding": True}), {}),
