@@ -210,7 +210,12 @@ class Report:
 def deployment_json(deployment: Deployment) -> dict[str, Any]:
     """Return a deployment's flags as JSON; sets become sorted lists."""
     row = {name: getattr(deployment, name) for name in deployment.__dataclass_fields__}
-    return {**row, "packages": sorted(deployment.packages), "env": dict(deployment.env)}
+    return {
+        **row,
+        "packages": sorted(deployment.packages),
+        "env": dict(deployment.env),
+        "settings": dict(deployment.settings),
+    }
 
 
 def conclude(report: Report) -> dict[str, Any]:

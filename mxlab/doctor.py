@@ -44,7 +44,7 @@ def doctor(
     check_deployment(deployment)
     examiner = Examiner(read_model(config), prologue)
     report = examiner.evaluate(deployment)
-    report = replace(report, weights=examiner.weights(deployment.tp, deployment.ep))
+    report = replace(report, weights=examiner.weights(deployment))
     if not suggest or report.outcome != "stops":
         return report
     from mxlab.suggest import suggestions

@@ -20,6 +20,7 @@ from mxlab.guards import (
     facts,
     system,
 )
+from mxlab.guards.settings import check_settings, number
 from mxlab.models import (
     Linear,
     Shapes,
@@ -56,25 +57,32 @@ def _before_layers(id: str, version: str) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Examiner:
-    """One model, asked about any number of deployments; its shapes are derived once a (tp, ep).
+    """One model, asked about any number of deployments; its shapes are derived once a split.
 
     ``prologue`` asks the fused attention prologue's checks of a model that does not run it.
     """
 
     source: Source
     prologue: bool = False
-    _shapes: dict[tuple[int, int], Shapes] = field(default_factory=dict)
+    _shapes: dict[tuple[int, int, int], Shapes] = field(default_factory=dict)
     _covered: dict[tuple[Any, ...], tuple[Coverage, ...]] = field(default_factory=dict)
 
-    def shapes(self, tp: int, ep: int) -> Shapes:
+    def shapes(self, tp: int, ep: int, attn_dp: int = 1) -> Shapes:
         """Return the linears of one rank."""
-        if (tp, ep) not in self._shapes:
-            self._shapes[tp, ep] = shapes(self.source, tp=tp, ep=ep)
-        return self._shapes[tp, ep]
+        key = (tp, ep, attn_dp)
+        if key not in self._shapes:
+            self._shapes[key] = shapes(self.source, tp, ep, attn_dp)
+        return self._shapes[key]
 
-    def weights(self, tp: int, ep: int) -> Weights | None:
+    def shapes_of(self, deployment: Deployment) -> Shapes:
+        """Return the linears of one rank of a deployment."""
+        check_settings(deployment.settings)
+        attn_dp = number(deployment.settings, "attn-dp-size")
+        return self.shapes(deployment.tp, deployment.ep, attn_dp)
+
+    def weights(self, deployment: Deployment) -> Weights | None:
         """Return the parameters and bytes of the model, whole and on one rank."""
-        rank = self.shapes(tp, ep)
+        rank = self.shapes_of(deployment)
         return weights(rank.config, self.shapes(1, 1), rank)
 
     def evaluate(
@@ -86,7 +94,7 @@ class Examiner:
         ``brief`` asks no further where the server arguments or the checkpoint's config stop before
         any layer is built: the outcome and the first stop are the same.
         """
-        found = self.shapes(deployment.tp, deployment.ep)
+        found = self.shapes_of(deployment)
         values = quantization_config(found.config)
         architectures = found.config.get("architectures")
         if isinstance(architectures, list) and architectures and isinstance(architectures[0], str):
@@ -128,7 +136,7 @@ class Examiner:
     def runs(self, deployment: Deployment, row: Linear) -> bool:
         """Tell whether a quantised linear of this size stops nowhere."""
         asked = system(deployment.system, deployment.version)
-        values = quantization_config(self.shapes(deployment.tp, deployment.ep).config)
+        values = quantization_config(self.shapes_of(deployment).config)
         if asked.id == "sglang":
             linear = linear_facts(row, Coverage(row.layers))
             said = ask(facts(deployment, config=ConfigFacts(values)), "linear", linear)
@@ -186,7 +194,7 @@ class Examiner:
         """Return the coverage; of a deployment it depends on what these facts say, and no more."""
         quant, env = base.quant, deployment.env.get("SGLANG_FP8_IGNORED_LAYERS")
         origin = (quant.method, quant.origin, quant.fp8_config, quant.why, env)
-        key = (deployment.tp, deployment.ep, *origin)
+        key = (found.tp, found.ep, found.attn_dp, *origin)
         if key not in self._covered:
             self._covered[key] = coverage(found, deployment, values)
         return self._covered[key]

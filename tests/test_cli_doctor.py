@@ -128,6 +128,11 @@ def test_a_config_of_100_mb_is_refused_unread(capsys: Capture, tmp_path: Path) -
         (["--sweep", "tp=all", "gpu=all", "backend=all", "moe=all"], "at most 5,000"),
         (["--sweep", "tp=1,2", "--tp", "0"], "nearest is 1"),
         (["--linear", "64", "64"], "both given"),
+        (["--set", "attn-dp=2"], "did you mean 'attn-dp-size'"),
+        (["--set", "attn-dp-size"], "NAME=VALUE"),
+        (["--set", "attn-dp-size=two"], "'two'"),
+        (["--set", "is-embedding=maybe"], "true"),
+        (["--attn-dp-size", "0"], "nearest is 1"),
     ],
 )
 def test_flags_that_no_launch_could_have(capsys: Capture, argv: list[str], said: Any) -> None:
@@ -281,3 +286,14 @@ def test_the_order_of_flags_and_models_does_not_matter(capsys: Capture) -> None:
     first = ask(capsys, "doctor", "--gpu", "b200", "--tp", "2", "Llama-3.1-8B")
     last = ask(capsys, "doctor", "Llama-3.1-8B", "--tp", "2", "--gpu", "b200")
     assert first == last
+
+
+def test_data_parallel_attention_changes_the_shapes(capsys: Capture) -> None:
+    base = ("doctor", "DeepSeek-V3", "--gpu", "b200", "--tp", "8")
+    rows = {
+        flags: {row["linear"]: row["k"] for row in ask(capsys, *base, *flags)["layers"]}
+        for flags in ((), ("--attn-dp-size", "8"), ("--set", "attn-dp-size=8"))
+    }
+    split, whole, again = rows.values()
+    assert whole == again and whole["o_proj"] == 8 * split["o_proj"]
+    assert whole["down_proj"] == split["down_proj"]

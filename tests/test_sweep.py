@@ -9,7 +9,9 @@ import pytest
 
 from mxlab.doctor import evaluate
 from mxlab.errors import InputError
+from mxlab.examiner import _OUTER, _before_layers
 from mxlab.guards import Deployment
+from mxlab.guards.systems import SYSTEMS, System
 from mxlab.models import read_config
 from mxlab.sweep import AXES, MAX_CELLS, Grid, deployment_at, parse_axes, sweep
 
@@ -64,6 +66,14 @@ def test_a_cell_is_what_a_report_of_its_own_would_say(
         assert (cell.where, cell.guard, cell.stage) == (where, stop.guard, stop.stage)
         assert (cell.because, cell.message) == (stop.because, stop.message)
     assert len(seen) >= 2  # a grid of one outcome would compare little
+
+
+@pytest.mark.parametrize("asked", [row for row in SYSTEMS if row.id == "sglang"])
+def test_a_brief_answer_stops_only_where_no_layer_can_be_met(asked: System) -> None:
+    early = _before_layers(asked.id, asked.version)
+    assert early == {"S1", "S2", "S3"}
+    assert not [g.id for g in asked.guards if g.subject not in _OUTER and g.stage in early]
+    assert any(g.subject in _OUTER and g.stage not in early for g in asked.guards)
 
 
 def test_the_grid_of_the_issue_over_all_models_is_quick_enough() -> None:

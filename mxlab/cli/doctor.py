@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mxlab.cli.doctor_models import Model, about, models_of
-from mxlab.cli.model_input import CONFIG, add_linear_argument
+from mxlab.cli.model_input import CONFIG, add_linear_argument, plain_number
 from mxlab.cli.result import Result
 from mxlab.diagnosis import Report
 from mxlab.doctor import doctor
 from mxlab.errors import InputError, choose, quote
 from mxlab.guards import Deployment
 from mxlab.guards.inputs import check_deployment
+from mxlab.guards.settings import SETTINGS
 from mxlab.guards.values import PACKAGES
 from mxlab.hardware import gpu
 
@@ -84,6 +85,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--env", action="append", default=[], metavar="NAME=VALUE", help="an environment variable"
     )
     parser.add_argument(
+        "--attn-dp-size", type=int, metavar="SIZE", help="ranks of data-parallel attention"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help=f"what few guards look at: {', '.join(SETTINGS)}",
+    )
+    parser.add_argument(
         "--prologue",
         action="store_true",
         help="ask the fused attention prologue's checks even where SGLang does not run it",
@@ -111,6 +123,25 @@ def _environment(pairs: Iterable[str]) -> dict[str, str]:
     return env
 
 
+def _settings(args: argparse.Namespace) -> dict[str, object]:
+    """Return the settings, each as the kind that its default is."""
+    found: dict[str, object] = {}
+    for pair in args.settings:
+        name, equals, value = pair.partition("=")
+        default = choose("setting", name, SETTINGS).default
+        name = name.lower()
+        if not equals:
+            raise InputError(f"--set {quote(pair)}: expected NAME=VALUE")
+        if isinstance(default, bool):
+            words = {"true": True, "1": True, "false": False, "0": False}
+            found[name] = choose(f"value of {name}", value, words)
+        else:
+            found[name] = plain_number(value) if isinstance(default, int) else value
+    if args.attn_dp_size is not None:
+        found["attn-dp-size"] = args.attn_dp_size
+    return found
+
+
 def deployment_of(args: argparse.Namespace) -> Deployment:
     """Return the deployment that the flags describe; raise InputError for one that cannot be."""
     system, _, version = args.system.partition("@")
@@ -134,6 +165,7 @@ def deployment_of(args: argparse.Namespace) -> Deployment:
         toolkit=args.toolkit,
         packages=frozenset(packages),
         env=_environment(args.env),
+        settings=_settings(args),
     )
 
 

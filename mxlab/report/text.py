@@ -43,7 +43,8 @@ def render(name: str, report: Report) -> str:
 def flags(report: Report) -> list[str]:
     """Return the launch flags that were given."""
     given = [(name, getattr(report.deployment, name)) for name in _FLAGS]
-    return [f"--{n.replace('_', '-')} {value}" for n, value in given if value not in _USUAL]
+    named = [f"--{n.replace('_', '-')} {value}" for n, value in given if value not in _USUAL]
+    return [*named, *(f"{name}={value}" for name, value in report.deployment.settings.items())]
 
 
 def headline(report: Report) -> str:
