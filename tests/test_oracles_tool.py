@@ -45,7 +45,8 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def run(command: list[str], **options: object) -> Done:
         calls.append(command)
-        _zip(Path(command[command.index("--dest") + 1]) / "peer-1.whl", "peer/one.py")
+        _zip(Path(command[command.index("--dest") + 1]) / "peer-1-py3.whl", "peer/one.py")
+        _zip(Path(command[command.index("--dest") + 1]) / "peer-2-py3.whl", "peer/one.py")
         return Done()
 
     monkeypatch.setattr(subprocess, "run", run)
@@ -55,7 +56,7 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_a_wheel_with_another_digest_is_refused(tmp_path: Path, pip: list[list[str]]) -> None:
     wheel = Wheel(requirement="peer==1", sha256="00", packages=("peer",))
     with pytest.raises(Unavailable, match=r"its sha256 is [0-9a-f]{64}, expected 00"):
-        fetch(wheel, tmp_path)
+        fetch((wheel,), tmp_path)
     assert "--no-deps" in pip[0]
 
 
@@ -86,7 +87,8 @@ def test_no_network_is_said_and_is_no_failure(
     assert (tmp_path / "new/quark.unavailable").read_text() == f"{line}\n"
 
 
-def test_every_pure_wheel_has_its_digest() -> None:
+def test_every_peer_is_pinned_and_has_its_digest() -> None:
     for peer in PEERS:
         for wheel in peer.wheels:
-            assert len(wheel.sha256) == 64 or wheel.compiled, wheel.requirement
+            pinned = "==" in wheel.requirement
+            assert pinned and (len(wheel.sha256) == 64 or peer.name == "shared")

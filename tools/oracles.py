@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -25,10 +26,10 @@ class Wheel:
     """One wheel: ``packages`` are what is unpacked of it, ``platform`` as pip says it."""
 
     requirement: str
-    sha256: str = ""  # "" where each platform has its own
+    sha256: str = ""  # of the peers themselves
     packages: tuple[str, ...]
     platform: tuple[str, ...] = ()
-    compiled: bool = False  # keep its extension modules too
+    kinds: tuple[str, ...] = (".py",)  # suffixes of what is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class Peer:
         return "\n".join(f"{wheel.requirement} {wheel.sha256}" for wheel in self.wheels) + "\n"
 
 
+_COMPILED = (".py", ".so", ".pyd", ".dylib")
+
 #: SGLang publishes no pure wheel; the Python in it is the same for every platform
 _SGLANG = (
     *("--platform", "manylinux_2_34_x86_64", "--python-version", "3.11"),
@@ -59,12 +62,24 @@ def _sglang(version: str, sha256: str) -> Peer:
         packages=("sglang/srt", "sglang/kernels", "sglang/utils.py"),
         platform=_SGLANG,
     )
-    msgspec = Wheel(requirement="msgspec==0.23.0", packages=("msgspec",), compiled=True)
     folders = ("sglang/kernels/jit/include", "sglang/kernels/jit/csrc")
-    return Peer(name=f"sglang-{version}", wheels=(wheel, msgspec), folders=folders)
+    return Peer(name=f"sglang-{version}", wheels=(wheel,), folders=folders)
 
 
 PEERS: tuple[Peer, ...] = (
+    Peer(  # what several of them cannot do without: 3 MB
+        name="shared",
+        wheels=(
+            Wheel(requirement="msgspec==0.23.0", packages=("msgspec",), kinds=_COMPILED),
+            Wheel(requirement="pydantic==2.14.4", packages=("pydantic",)),
+            Wheel(
+                requirement="pydantic-core==2.50.5", packages=("pydantic_core",), kinds=_COMPILED
+            ),
+            Wheel(requirement="annotated-types==0.8.0", packages=("annotated_types",)),
+            Wheel(requirement="typing-inspection==0.4.5", packages=("typing_inspection",)),
+            Wheel(requirement="typing-extensions==4.16.0", packages=("typing_extensions.py",)),
+        ),
+    ),
     _sglang("0.5.23", "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937"),
     # before and after the commit that is a version of its own (mxlab/guards/releases.py)
     _sglang("0.5.18", "e97b585dd2d5db2802599feba47c84cce972f5e1231a6816fef996200207b5cf"),
@@ -75,7 +90,8 @@ PEERS: tuple[Peer, ...] = (
             Wheel(
                 requirement="nvidia-modelopt==0.47.0",
                 sha256="db13e62d7efe4a1512e8b8c3f479e28d64022306f94a194f13234e7dca1d3120",
-                packages=("modelopt",),
+                packages=("modelopt", "modelopt_recipes"),
+                kinds=(".py", ".yaml"),
             ),
         ),
     ),
@@ -106,31 +122,36 @@ class Unavailable(Exception):
     """A peer that cannot be had here; the text says why."""
 
 
-def fetch(wheel: Wheel, into: Path) -> Path:
-    """Download one wheel and check it."""
+def fetch(wheels: Sequence[Wheel], into: Path) -> dict[Wheel, Path]:
+    """Download wheels of one platform at once and check them."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    only = ["--no-deps", "--only-binary=:all:", "--dest", str(into), *wheel.platform]
+    only = ["--no-deps", "--only-binary=:all:", "--dest", str(into), *wheels[0].platform]
     env = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-    done = subprocess.run([*pip, *only, wheel.requirement], capture_output=True, text=True, env=env)
-    found = list(into.glob("*.whl"))
-    if done.returncode or not found:
-        said = (done.stderr.strip() or done.stdout.strip() or "pip said nothing").splitlines()
-        raise Unavailable(f"{wheel.requirement}: {said[-1][:200]}")
-    digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
-    if wheel.sha256 and digest != wheel.sha256:
-        raise Unavailable(f"{wheel.requirement}: its sha256 is {digest}, expected {wheel.sha256}")
-    return found[0]
+    command = [*pip, *only, *(wheel.requirement for wheel in wheels)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    found = {}
+    for wheel in wheels:
+        start = wheel.requirement.replace("-", "_").replace("==", "-") + "-"
+        paths = [path for path in into.glob("*.whl") if path.name.lower().startswith(start)]
+        if done.returncode or not paths:
+            said = (done.stderr.strip() or done.stdout.strip() or "pip said nothing").splitlines()
+            raise Unavailable(f"{wheel.requirement}: {said[-1][:200]}")
+        digest = hashlib.sha256(paths[0].read_bytes()).hexdigest()
+        if wheel.sha256 and digest != wheel.sha256:
+            wrong = f"its sha256 is {digest}, expected {wheel.sha256}"
+            raise Unavailable(f"{wheel.requirement}: {wrong}")
+        found[wheel] = paths[0]
+    return found
 
 
 def unpack(path: Path, wheel: Wheel, into: Path) -> None:
     """Unpack the Python of a wheel's packages."""
-    kinds = (".py", ".so", ".pyd") if wheel.compiled else (".py",)
     total = 0
     with zipfile.ZipFile(path) as archive:
         for item in archive.infolist():
             name = PurePosixPath(item.filename)
             inside = any(name.is_relative_to(package) for package in wheel.packages)
-            if not inside or ".." in name.parts or name.suffix not in kinds:
+            if not inside or ".." in name.parts or name.suffix not in wheel.kinds:
                 continue
             total += item.file_size
             if total > MAX_BYTES:
@@ -147,10 +168,8 @@ def install(peer: Peer, folder: Path = FOLDER) -> Path:
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / "made"
-        for number, wheel in enumerate(peer.wheels):
-            wheels = Path(scratch) / str(number)
-            wheels.mkdir()
-            unpack(fetch(wheel, wheels), wheel, made)
+        for wheel, path in fetch(peer.wheels, Path(scratch)).items():
+            unpack(path, wheel, made)
         for empty in peer.folders:
             (made / empty).mkdir(parents=True, exist_ok=True)
         (made / ".made-from").write_text(peer.stamp)

@@ -1,5 +1,6 @@
 """Profiles of the libraries that quantise in Python: torchao, checkpoint writers, emulators."""
 
+from dataclasses import replace
 from functools import partial
 
 from mxlab.profiles import LibraryProfile, steps
@@ -90,6 +91,18 @@ def _quark(rule: str, rnd: Round | None) -> LibraryProfile:
     )
 
 
+def _quark_observer(rule: str) -> LibraryProfile:
+    """Quark's own observer on a bfloat16 tensor: float32's epsilon, not bfloat16's."""
+    return replace(
+        _quark(rule, bfloat),
+        id=f"quark-0.13-observer-{rule}-bf16",
+        scale=steps.quark(rule, bfloat, 2.0**-23),
+        note="a scale of 0 becomes 2^-23; the recorded runs of a copy of it used bfloat16's 2^-7",
+        source="quark/torch/quantization/observer/observer.py PerBlockMXObserver",
+        vectors=(),
+    )
+
+
 FRAMEWORKS: tuple[LibraryProfile, ...] = (
     *_torchao(),
     _READ(
@@ -131,6 +144,7 @@ FRAMEWORKS: tuple[LibraryProfile, ...] = (
     ),
     _quark("even", None),
     *(_quark(rule, rnd) for rule in ("floor", "ceil") for rnd in (single, bfloat)),
+    *(_quark_observer(rule) for rule in ("floor", "ceil")),
     _READ(
         id="gfloat-0.5",
         library="gfloat",

@@ -268,13 +268,14 @@ def compressed_tensors(amax: float) -> tuple[int, float]:
     return byte, divisor(byte)
 
 
-def quark(rule: str, rnd: Round) -> Scale:
+def quark(rule: str, rnd: Round, epsilon: float | None = None) -> Scale:
     """Quark's float scale 2^(round(log2 amax) - 8) in the tensor's dtype, and the byte made of it.
 
-    In floor and ceil a scale that underflows to 0 becomes the dtype's epsilon, and elements are
-    divided by a float scale that can be smaller than byte 0 says.
+    In floor and ceil a scale that underflows to 0 becomes ``epsilon``, the dtype's unless given,
+    and elements are divided by a float scale that can be smaller than byte 0 says.
     """
-    epsilon = 2.0**-23 if rnd is single else 2.0**-7
+    if epsilon is None:
+        epsilon = 2.0**-23 if rnd is single else 2.0**-7
 
     def scale(amax: float) -> tuple[int, float]:
         if math.isnan(amax) or (math.isinf(amax) and rule != "even"):

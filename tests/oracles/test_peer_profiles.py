@@ -106,32 +106,3 @@ def test_torch_testing(dtype: Any) -> None:
     given = values.float().numpy()
     found = scales.view(torch.uint8).numpy(), codes.view(torch.uint8).numpy()
     compare("torch-2.13-testing", given, *found)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compressed_tensors(dtype: Any) -> None:
-    """Not among the test extra's packages: it brings transformers, 200 MB."""
-    pytest.importorskip("compressed_tensors", "0.20")
-    from compressed_tensors.quantization import QuantizationArgs
-    from compressed_tensors.quantization.lifecycle.forward import quantize
-    from compressed_tensors.quantization.utils.helpers import calculate_qparams
-
-    args = QuantizationArgs(
-        num_bits=8,
-        type="float",
-        strategy="group",
-        group_size=32,
-        symmetric=True,
-        scale_dtype=torch.uint8,
-        zp_dtype=torch.uint8,
-    )
-    values = torch.from_numpy(blocks()).to(dtype)
-    scales, zero = calculate_qparams(values.amin(1, True), values.amax(1, True), args)
-    codes = quantize(values, scales, zero, args, dtype=torch.float8_e4m3fn)
-    # where it can hold one, it hands back 2^(byte - 127) as a float: infinity is byte 255
-    power = torch.log2(scales.float()) + 127
-    usable = ~values.isnan().any(1)  # the byte of a NaN is a conversion that C++ leaves undefined
-    found = torch.where(power.isinf(), 255, power)[usable].to(torch.uint8).numpy()
-    given, elements = values.float()[usable].numpy(), codes.view(torch.uint8)[usable].numpy()
-    assert len(found) > 400
-    compare("compressed-tensors-0.20", given, found, elements)

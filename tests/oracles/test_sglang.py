@@ -8,12 +8,9 @@ other inputs.
 import json
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import guard_cases
@@ -23,10 +20,10 @@ import test_guards_config as config
 import test_guards_experts as experts
 import test_guards_kv as cache
 import test_guards_linear as linear
+from peer_process import ask, lacking
 
 from mxlab.guards import LinearFacts, facts
 from mxlab.guards.releases import AUGUST, NEWEST
-from tools.oracles import FOLDER, PEERS
 
 pytestmark = pytest.mark.oracle
 
@@ -115,54 +112,6 @@ COMPARE: dict[str, Compare] = {
 }
 
 
-def _lacking(wheel: str) -> str:
-    """Return why this SGLang cannot be run here, or nothing."""
-    peer = next(peer for peer in PEERS if peer.name == f"sglang-{wheel}")
-    stamp, why = FOLDER / peer.name / ".made-from", FOLDER / f"{peer.name}.unavailable"
-    if not hasattr(os, "fork"):
-        return "the oracle needs os.fork"
-    if stamp.is_file() and stamp.read_text() == peer.stamp:
-        return ""
-    said = why.read_text().strip() if why.is_file() else "not fetched: python tools/oracles.py"
-    return f"the Python of SGLang {wheel} is not here ({said})"
-
-
-def ask(asked: Sequence[tuple[Machine, Any]], scratch: Path) -> list[list[dict[str, Any]]]:
-    """Return the peer's outcomes for each machine's cases."""
-    lines = [
-        json.dumps(
-            {
-                "id": number,
-                "answer": str(scratch / f"{number}.json"),
-                "peer": "sglang",
-                "root": str(FOLDER / f"sglang-{machine.wheel}"),
-                "gpu": machine.gpu,
-                "packages": machine.packages,
-                "cases": cases,
-            }
-        )
-        for number, (machine, cases) in enumerate(asked)
-    ]
-    serve = Path(__file__).parent / "peers" / "serve.py"
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SGLANG_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(serve)],
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=300,
-    )
-    answers = []
-    for number in range(len(lines)):
-        file = scratch / f"{number}.json"
-        assert file.is_file(), done.stderr[-2000:]
-        answer = json.loads(file.read_text())
-        assert "outcomes" in answer, answer.get("failed")
-        answers.append(answer["outcomes"])
-    return answers
-
-
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Machine id -> its cases with their outcomes; a wheel that is not here has none."""
@@ -170,9 +119,19 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     asked = [
         (machine, sglang_inputs.some(rng, older=machine.version == THEN))
         for machine in MACHINES
-        if not _lacking(machine.wheel)
+        if not lacking(f"sglang-{machine.wheel}")
     ]
-    outcomes = ask(asked, tmp_path_factory.mktemp("sglang")) if asked else []
+    jobs = [
+        {
+            "peer": "sglang",
+            "folder": f"sglang-{machine.wheel}",
+            "gpu": machine.gpu,
+            "packages": machine.packages,
+            "cases": cases,
+        }
+        for machine, cases in asked
+    ]
+    outcomes = ask(jobs, tmp_path_factory.mktemp("sglang")) if jobs else []
     answers = {}
     for (machine, cases), found in zip(asked, outcomes, strict=True):
         more = {"gpu": machine.gpu, "packages": machine.packages, "version": machine.version}
@@ -188,7 +147,7 @@ def test_guards_say_what_sglang_does(
     machine: Machine, answered: dict[str, list[dict[str, Any]]]
 ) -> None:
     if machine.id not in answered:
-        pytest.skip(_lacking(machine.wheel))
+        pytest.skip(lacking(f"sglang-{machine.wheel}"))
     differ: list[str] = []
     kinds: Counter[str] = Counter()
     for case in answered[machine.id]:
@@ -207,9 +166,8 @@ def test_guards_say_what_sglang_does(
 
 def test_every_check_passed_and_tripped(answered: dict[str, list[dict[str, Any]]]) -> None:
     """Both outcomes of every function that has two were drawn, on the newest version alone."""
-    lacking = _lacking("0.5.23")
-    if lacking:
-        pytest.skip(lacking)
+    if lacking("sglang-0.5.23"):
+        pytest.skip(lacking("sglang-0.5.23"))
     newest = [answered[machine.id] for machine in MACHINES if machine.version == NOW]
     seen = Counter((case["fn"], case["outcome"]["ok"]) for some in newest for case in some)
     assert sum(seen.values()) > 20_000

@@ -1,8 +1,8 @@
-"""A child process that runs a peer's own code: JSON lines in, JSON lines out.
+"""A child process that runs a peer's own code: JSON lines in, JSON files out.
 
-One line asks for one virtual machine: ``{"peer", "root", "gpu", "packages", "cases"}``; a fork of
-this process, which has imported torch and nothing of the peer, answers with a list of outcomes in
-the form of ``sglang-outcomes.json.gz``. Nothing of mxlab is imported here.
+One line asks for one machine: ``{"id", "answer", "peer", "paths", "cases"}`` and, for a server,
+``gpu`` and ``packages``. A fork of this process, which has imported torch and nothing of the peer,
+writes a list of outcomes in the form of ``sglang-outcomes.json.gz``. Nothing of mxlab is imported.
 """
 
 import contextlib
@@ -82,7 +82,8 @@ def marked(value: Any) -> Any:
 
 def answer(asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Import the peer as this machine would, and make every call."""
-    root = asked["root"]
+    root = asked["paths"][0]
+    sys.path[:0] = asked["paths"]
     calls: dict[str, Call] = importlib.import_module(f"{asked['peer']}_calls").prepare(asked)
     heard = Heard()
     logging.getLogger().addHandler(heard)

@@ -31,10 +31,10 @@ def prepare(asked: dict[str, Any]) -> dict[str, Call]:
     there = {name for name, value in asked["packages"].items() if value}
     # imported by name on ROCm whatever its flags say; the same everywhere else
     kernels = {"aiter", "sgl_kernel", "triton_kernels"}
-    always = {"transformers", "compressed_tensors", "huggingface_hub"} | kernels | there
+    apart = {"transformers", "compressed_tensors", "huggingface_hub", "pydantic", "pydantic_core"}
+    always = apart | kernels | there
     sys.meta_path.insert(0, Finder("sglang", always, {"flashinfer", "deep_gemm"} - there))
-    sys.path.insert(0, asked["root"])
-    bare_package("sglang", str(Path(asked["root"]) / "sglang")).__dict__["__version__"] = "0"
+    bare_package("sglang", str(Path(asked["paths"][0]) / "sglang")).__dict__["__version__"] = "0"
     if "flashinfer" in there:
         _flashinfer()
     if "deep_gemm" in there:
