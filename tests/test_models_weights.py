@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mxlab.models import Linear, read_config, shapes
-from mxlab.models.families import FAMILIES
+from mxlab.models.families import families
 
 DATA = Path(__file__).parent / "data"
 RECORDED: dict[str, Any] = json.loads((DATA / "model-weights.json").read_text())
@@ -62,9 +62,9 @@ def test_every_family_is_checked() -> None:
     configs += [case["config"] for case in SMALL.values()]
     checked = {shapes(config).family for config in configs}
     assert len(REAL) == 44 and len(SMALL) == 86
-    assert {family.name for family in FAMILIES} - checked == UNCHECKED
+    assert {family.name for family in families()} - checked == UNCHECKED
 
 
 def test_no_name_selects_two_families() -> None:
-    names = [n for family in FAMILIES for n in (*family.architectures, *family.model_types)]
+    names = [n for family in families() for n in (*family.architectures, *family.model_types)]
     assert len(names) == len(set(names)) > 130

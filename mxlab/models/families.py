@@ -1,34 +1,41 @@
 """The table of families, and the lookup: architectures[0], then model_type.
 
 Names, required keys and what an absent key means are those of the config classes of transformers
-5.24.0; module names those of SGLang 0.5.23.
+5.24.0; module names those of SGLang 0.5.23. The tables are imported one by one until one has the
+architecture: most of a command's start-up would go into recipes that it never reads.
 """
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 
 from mxlab.errors import InputError
 from mxlab.models.config import Section
-from mxlab.models.families_dense import DENSE
-from mxlab.models.families_dense_more import DENSE_MORE
-from mxlab.models.families_encoders import ENCODERS
-from mxlab.models.families_gemma import GEMMA
-from mxlab.models.families_hybrid import HYBRID
-from mxlab.models.families_moe import MOE
-from mxlab.models.families_moe_more import MOE_MORE
-from mxlab.models.families_multimodal import MULTIMODAL
 from mxlab.models.family import Family
 
-FAMILIES: tuple[Family, ...] = (
-    *DENSE,
-    *DENSE_MORE,
-    *MOE,
-    *MOE_MORE,
-    *HYBRID,
-    *GEMMA,
-    *MULTIMODAL,
-    *ENCODERS,
+_TABLES: tuple[tuple[str, str], ...] = (
+    ("families_dense", "DENSE"),
+    ("families_moe", "MOE"),
+    ("families_hybrid", "HYBRID"),
+    ("families_multimodal", "MULTIMODAL"),
+    ("families_dense_more", "DENSE_MORE"),
+    ("families_moe_more", "MOE_MORE"),
+    ("families_gemma", "GEMMA"),
+    ("families_encoders", "ENCODERS"),
 )
 
-_BY_ARCHITECTURE = {name: family for family in FAMILIES for name in family.architectures}
-_BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
+
+@cache
+def _table(place: int) -> tuple[Family, ...]:
+    module, name = _TABLES[place]
+    rows: tuple[Family, ...] = getattr(import_module(f"mxlab.models.{module}"), name)
+    return rows
+
+
+def families() -> Iterator[Family]:
+    """Yield every family; a table is imported when its first row is asked for."""
+    for place in range(len(_TABLES)):
+        yield from _table(place)
 
 
 def identify(config: Section) -> tuple[str, str]:
@@ -57,4 +64,9 @@ def find_family(config: Section) -> Family | None:
     'qwen3'
     """
     architecture, model_type = identify(config)
-    return _BY_ARCHITECTURE.get(architecture) or _BY_MODEL_TYPE.get(model_type)
+    found = None
+    if architecture:
+        found = next((row for row in families() if architecture in row.architectures), None)
+    if found is None and model_type:
+        found = next((row for row in families() if model_type in row.model_types), None)
+    return found
