@@ -106,7 +106,8 @@ def dequantize(
     ``dtype`` is float32, which gives what ``arrays.dequantize`` gives before it drops the padding,
     or bfloat16: exact for scale bytes 3 to 246; a value that bfloat16 does not hold becomes NaN,
     never a rounded number. Scales in ``linear``, ``tile_128x4`` (last axis) or ``te_columnwise``
-    (the one before). ``turned`` writes each matrix of the last two axes transposed. Raises
+    (the one before). ``turned`` writes each matrix of the last two axes transposed,
+    ``dealt`` the 32 values of a block in the order that the kernel ``mixed`` reads. Raises
     InputError for another format, layout or dtype.
 
     >>> from mxlab.kernels.quantize import quantize
@@ -131,7 +132,8 @@ def dequantize(
     with on(codes):
         _one[grid](
             matrices, scales, _words(out), rows, cols, *matrices.stride(), scales.numel() // batch,
-            BF16=dtype == torch.bfloat16, TILED=tiled, COLUMN=column, TURN=turned, DEAL=dealt, **shape,
+            BF16=dtype == torch.bfloat16, TILED=tiled, COLUMN=column, TURN=turned, DEAL=dealt,
+            **shape,
         )  # fmt: skip
     return out
 

@@ -1,6 +1,7 @@
 """Portable product kernels: one K = 32 product for each block, and Triton's own ``dot_scaled``."""
 
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from mxlab.kernels.e4m3 import decode_e4m3
 from mxlab.kernels.mode import HARDWARE, jit
@@ -118,3 +119,28 @@ def _dot_scaled(  # type: ignore[no-untyped-def]
         acc = tl.dot_scaled(x, sx, "e4m3", y, sy, "e4m3", acc)
     there = out + row.to(tl.int64)[:, None] * N + col[None, :]
     tl.store(there, acc.to(out.dtype.element_ty), mask=(row < M)[:, None] & (col < N)[None, :])
+
+
+@jit
+def _sum_parts(  # type: ignore[no-untyped-def]
+    parts, out, M, N, tiles,
+    SPLIT: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """out (M, N): the sum of float32 parts [SPLIT, tiles, BN, BM], in order, turned.
+
+    Launched before the kernel ahead, which writes them, has ended; it is awaited here.
+    """
+    if HARDWARE:
+        gdc_wait()
+    tile = tl.program_id(0)
+    n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    m = tl.arange(0, BM)
+    here = parts + (tile * BN + n[:, None]) * BM + m[None, :]
+    known = (m < M)[None, :] & (n >= 0)[:, None]
+    acc = tl.full([ROWS, BM], 0.0, tl.float32)
+    for part in tl.static_range(SPLIT):
+        acc += tl.load(here + part * tiles * (BN * BM), mask=known, other=0.0)
+    row = tile * BN + n
+    there = out + m[:, None].to(tl.int64) * N + row[None, :]
+    value = tl.trans(acc).to(out.dtype.element_ty)
+    tl.store(there, value, mask=(m < M)[:, None] & (row < N)[None, :])

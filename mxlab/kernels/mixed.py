@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,7 +25,18 @@ class Plan:
     warps: int
 
 
-LARGE, SMALL = Plan(128, 256, 2, 8), Plan(128, 128, 2, 8)
+LARGE, SMALL, FEW = Plan(128, 256, 4, 8), Plan(64, 256, 3, 4), Plan(64, 128, 4, 4)
+
+
+def plan(m: int, n: int) -> Plan:
+    """Return what was measured to be best on an H200 for M tokens and N weight rows.
+
+    >>> plan(128, 8192).bm, plan(8192, 8192).bn
+    (128, 128)
+    """
+    if m <= 128:
+        return FEW
+    return LARGE if m * n >= 4096 * 4096 else SMALL
 
 
 def _how(tiled: bool, blocks: int) -> int:
@@ -48,8 +60,11 @@ def _launch(a: MXArray, b: MXArray, dtype: torch.dtype, plan: Plan, table: Any, 
     if not out.numel() or not high:
         return out
     flat = codes.reshape(-1, k).contiguous().view(torch.float8_e4m3fn)
-    layouts = (gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=w) for w in (8, 16))
-    weights = TensorDescriptor.from_tensor(flat, [plan.bn, 128], next(layouts))
+    layouts = (
+        gl.NVMMASharedLayout(swizzle_byte_width=s, element_bitwidth=w)
+        for s, w in ((64, 8), (128, 16))
+    )
+    weights = TensorDescriptor.from_tensor(flat, [plan.bn, 64], next(layouts))
     tokens = TensorDescriptor.from_tensor(values, [plan.bm, 64], next(layouts))
     three = tuple(table) if grouped else (scales, scales, scales)
     groups = codes.numel() // (n * k)
@@ -62,7 +77,7 @@ def _launch(a: MXArray, b: MXArray, dtype: torch.dtype, plan: Plan, table: Any, 
     return out
 
 
-def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None) -> Tensor:
+def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, cut: Plan | None = None) -> Tensor:
     """Return a (M, K) times b (N, K) transposed; b is never written down in bfloat16.
 
     Raises InputError where the GPU is not sm_90.
@@ -71,8 +86,24 @@ def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None
     if why or a.axis != 1 or b.axis != 1:
         raise InputError(f"gemm backend 'triton-mixed': {why or 'operands are not K-major'}")
     n = int(b.codes.shape[0])
-    chosen = plan or (LARGE if a.shape[0] * n >= 4096 * 4096 else SMALL)
+    chosen = cut or plan(int(a.shape[0]), n)
     return _launch(a, b, dtype, chosen, None, n)
+
+
+@lru_cache(maxsize=64)
+def row_tiles(counts: tuple[int, ...], rows: int, device: torch.device) -> Tensor:
+    """Return int32 (3, tiles): group, first row and end of each tile of at most ``rows`` rows.
+
+    >>> row_tiles((0, 3), 2, torch.device("cpu")).tolist()
+    [[1, 1], [0, 2], [2, 3]]
+    """
+    tiles, start = [], 0
+    for group, count in enumerate(counts):
+        end = start + count
+        tiles += [(group, at, min(at + rows, end)) for at in range(start, end, rows)]
+        start = end
+    table = torch.tensor(tiles, dtype=torch.int32).reshape(-1, 3).T.contiguous()
+    return table.to(device)
 
 
 def grouped(
@@ -81,18 +112,10 @@ def grouped(
     counts: Sequence[int],
     dtype: torch.dtype,
     *,
-    plan: Plan | None = None,
+    cut: Plan | None = None,
 ) -> Tensor:
     """Return each expert's tokens times its matrix; see ``gemm.grouped`` for the arguments."""
-    tokens = int(a.codes.shape[0])
-    chosen = plan or (LARGE if tokens >= 192 * len(counts) else SMALL)
-    rows, start = [], 0
-    for expert, count in enumerate(counts):
-        rows += [
-            (expert, first, min(first + chosen.bm, start + count))
-            for first in range(start, start + count, chosen.bm)
-        ]
-        start += count
-    device = operand(a)[0].device
-    table = torch.tensor(rows, dtype=torch.int32).reshape(-1, 3).T.contiguous().to(device)
+    average = int(a.codes.shape[0]) // max(1, len(counts))
+    chosen = cut or (LARGE if average >= 192 else FEW)
+    table = row_tiles(tuple(counts), chosen.bm, operand(a)[0].device)
     return _launch(a, experts, dtype, chosen, table, int(experts.codes.shape[1]))

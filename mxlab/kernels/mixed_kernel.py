@@ -9,15 +9,14 @@ each other. Read as 8 bytes in a row, 8 t + 4 j + 2 h + p, they are one load; th
 written in that order too (``dequantize(..., dealt=True)``).
 """
 
-from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from mxlab.kernels.skinny_kernel import _barrier, _base, _load, _mma, _mma_wait, _words
+from mxlab.kernels.skinny_kernel import _barrier, _base, _load, _mma, _mma_wait, _words, gluon_jit
 
 
-@gluon.jit
+@gluon_jit
 def _scaled(stage, word, i: gl.constexpr, raw: gl.constexpr, operand: gl.constexpr):  # type: ignore[no-untyped-def]
     """Return the i-th block of 32 columns of a stage, scaled, as bfloat16 of layout ``operand``."""
     rows: gl.constexpr = stage.shape[0]
@@ -25,13 +24,13 @@ def _scaled(stage, word, i: gl.constexpr, raw: gl.constexpr, operand: gl.constex
     value = code.to(gl.bfloat16)
     value = value.reshape([rows, 4, 2, 2, 2]).permute([0, 2, 3, 1, 4]).reshape([rows, 32])
     value = gl.convert_layout(value, operand)
-    byte = (word >> (8 * (i % 4))) & 0xFF
+    byte = (word >> (8 * i)) & 0xFF
     bits = gl.where(byte == 255, 0x7FC0, gl.maximum(byte << 7, 0x40))
     factor = bits.to(gl.int16).to(gl.bfloat16, bitcast=True)
     return value * factor[:, None]
 
 
-@gluon.jit
+@gluon_jit
 def mixed(  # type: ignore[no-untyped-def]
     weights, tokens, scales, out, group_of, first_of, end_of, M, N, K, blocks, scale_bytes,
     BN: gl.constexpr, BM: gl.constexpr, STAGES: gl.constexpr, HOW: gl.constexpr,
@@ -75,54 +74,56 @@ def mixed(  # type: ignore[no-untyped-def]
     base = _base(row, blocks, HOW)
     scales += group * scale_bytes
     top_row = group * N + across * BN
-    steps = (K + 127) // 128
+    steps = (K + 63) // 64
 
-    w_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, 128], weights.layout)
-    x_memory = gl.allocate_shared_memory(gl.bfloat16, [2 * STAGES, BM, 64], tokens.layout)
+    w_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, 64], weights.layout)
+    x_memory = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BM, 64], tokens.layout)
     bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(bars.index(i), count=1)
     hopper.fence_async_shared()
-    LOADED: gl.constexpr = (BN + 2 * BM) * 128
-    for i in gl.static_range(STAGES):
+    LOADED: gl.constexpr = (BN + 2 * BM) * 64
+    for i in gl.static_range(STAGES - 1):
         bar = bars.index(i)
         more = i < steps
         mbarrier.expect(bar, LOADED, pred=more)
-        _load(weights, [top_row, i * 128], bar, w_memory.index(i), pred=more)
-        _load(tokens, [first, i * 128], bar, x_memory.index(2 * i), pred=more)
-        _load(tokens, [first, i * 128 + 64], bar, x_memory.index(2 * i + 1), pred=more)
+        _load(weights, [top_row, i * 64], bar, w_memory.index(i), pred=more)
+        _load(tokens, [first, i * 64], bar, x_memory.index(i), pred=more)
     acc = gl.zeros([BN, BM], gl.float32, layout=acc_layout)
-    w0 = _words(scales, base, row < N, 0, blocks, HOW)
+    b0 = gl.zeros([BN, 32], gl.bfloat16, layout=operand)
+    b1 = gl.zeros([BN, 32], gl.bfloat16, layout=operand)
+    word = _words(scales, base, row < N, 0, blocks, HOW)
     stage = 0
     phase = 0
+    free = STAGES - 1
     for step in range(0, steps):
-        w1 = _words(scales, base, row < N, step + 1, blocks, HOW)
-        bar = bars.index(stage)
-        mbarrier.wait(bar, phase)
+        ahead = _words(scales, base, row < N, (step + 1) // 2, blocks, HOW)
+        word = word >> (16 * (step % 2))
+        mbarrier.wait(bars.index(stage), phase)
         w = w_memory.index(stage)
-        x0 = x_memory.index(2 * stage)
-        x1 = x_memory.index(2 * stage + 1)
-        a0 = _scaled(w, w0, 0, raw, operand)
-        acc = _mma(a0, x0.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        a1 = _scaled(w, w0, 1, raw, operand)
-        acc = _mma(a1, x0.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        a2 = _scaled(w, w0, 2, raw, operand)
-        acc = _mma(a2, x1.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        a3 = _scaled(w, w0, 3, raw, operand)
-        acc = _mma(a3, x1.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        acc, a0, a1, a2, a3 = _mma_wait(0, deps=(acc, a0, a1, a2, a3))
-        _barrier()  # every warp has read this stage
-        more = step + STAGES < steps
-        k = (step + STAGES) * 128
+        x = x_memory.index(stage)
+        a0 = _scaled(w, word, 0, raw, operand)
+        acc = _mma(a0, x.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        a1 = _scaled(w, word, 1, raw, operand)
+        acc = _mma(a1, x.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        # this stage's products go on while the stage before is given back and the next scaled
+        acc, b0, b1 = _mma_wait(2, deps=(acc, b0, b1))
+        _barrier()
+        more = step + STAGES - 1 < steps
+        k = (step + STAGES - 1) * 64
+        bar = bars.index(free)
         mbarrier.expect(bar, LOADED, pred=more)
-        _load(weights, [top_row, k], bar, w, pred=more)
-        _load(tokens, [first, k], bar, x0, pred=more)
-        _load(tokens, [first, k + 64], bar, x1, pred=more)
-        w0 = w1
+        _load(weights, [top_row, k], bar, w_memory.index(free), pred=more)
+        _load(tokens, [first, k], bar, x_memory.index(free), pred=more)
+        b0 = a0
+        b1 = a1
+        word = ahead
+        free = stage
         stage += 1
         if stage == STAGES:
             stage = 0
             phase ^= 1
+    acc, b0, b1 = _mma_wait(0, deps=(acc, b0, b1))
     _barrier()
     for i in gl.static_range(STAGES):
         mbarrier.invalidate(bars.index(i))

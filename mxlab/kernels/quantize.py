@@ -31,9 +31,9 @@ class Tile:
 
 #: up to this many values a launch is bound by latency: small tiles, so that every SM has some
 _SMALL = 1 << 20
-ROWS = {True: Tile(4, 256, 1), False: Tile(32, 256, 4)}
-COLUMNS = {True: Tile(32, 32, 1), False: Tile(64, 128, 4)}
-BOTH = {True: Tile(32, 32, 1), False: Tile(64, 128, 4)}
+ROWS = {True: Tile(4, 128, 1), False: Tile(16, 256, 4)}
+COLUMNS = {True: Tile(32, 32, 1), False: Tile(32, 128, 1)}
+BOTH = {True: Tile(32, 32, 1), False: Tile(32, 64, 1)}
 
 #: the interpreter pays for programs, not for bytes
 _INTERPRETER_S = Tile(128, 256, 4)

@@ -1,42 +1,49 @@
 """Launch the few-rows kernel: how many programs share a tile of weights, and their workspace."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from mxlab.errors import InputError
 from mxlab.kernels.dequantize import operand
+from mxlab.kernels.gemm_kernels import _sum_parts
 from mxlab.kernels.launch import on
 from mxlab.kernels.mode import INTERPRETED
 from mxlab.mxarray import MXArray
 
 MAX_ROWS = 64
-_COUNTERS = 1 << 18
+_ROWS = 32  # of a program that sums parts
 _TABLE = 4096  # words of token scales that fit beside the stages
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Weight rows of a tile, stages of TMA loads, programs that one SM holds, warps."""
+    """How a launch is cut up.
+
+    ``bn`` weight rows of a tile, ``stages`` of TMA loads, ``programs`` that one SM is given,
+    ``warps``; ``parts``: products of blocks that are in flight before they are scaled.
+    """
 
     bn: int
     stages: int
-    programs_per_sm: int
+    programs: int
     warps: int
     parts: int = 4
-    early: int = 1
-    maxnreg: int = 0
 
 
-#: the instruction's columns (tokens, rounded up) -> plan; measured on an H200
-PLANS: dict[int, Plan] = {
-    8: Plan(128, 6, 2, 8),
-    16: Plan(128, 6, 2, 8),
-    32: Plan(128, 5, 2, 8),
-    64: Plan(128, 8, 1, 8),
-}
+_FEW, _SOME, _WIDE = Plan(128, 4, 2, 4), Plan(128, 4, 2, 4, parts=1), Plan(256, 3, 1, 8, parts=1)
+
+
+def plan(bm: int, n: int) -> Plan:
+    """Return what was measured to be best on an H200 for ``bm`` columns and N weight rows.
+
+    >>> plan(16, 8192).parts, plan(64, 28672).bn
+    (4, 256)
+    """
+    if bm <= 16:
+        return _FEW
+    return _WIDE if bm == 64 and n >= 1 << 14 else _SOME
 
 
 def sm90_fault(device: torch.device) -> str:
@@ -70,40 +77,17 @@ def split(tiles: int, steps: int, programs: int) -> int:
     return max(1, min(programs // tiles, steps // 4, 16))
 
 
-_pools: dict[int, list[Any]] = {}
-_by_stream: dict[tuple[int, int], Tensor] = {}
-
-
-def _counters(tiles: int, device: torch.device) -> Tensor:
-    """Zeros that the kernel leaves as multiples of what it adds in one launch.
-
-    Launches of one stream follow each other and share them. A captured launch gets its own, for
-    two graphs may be replayed at the same time.
-    """
-    index = device.index or 0
-    if not torch.cuda.is_current_stream_capturing():
-        key = index, torch.cuda.current_stream(device).cuda_stream
-        found = _by_stream.get(key)
-        if found is None or len(found) < tiles:
-            found = _by_stream[key] = torch.zeros(
-                max(4096, tiles), dtype=torch.int32, device=device
-            )
-        if index not in _pools:
-            _pools[index] = [torch.zeros(_COUNTERS, dtype=torch.int32, device=device), 0]
-        return found
-    pool = _pools.get(index)
-    if pool is None or pool[1] + tiles > _COUNTERS:
-        return torch.zeros(tiles, dtype=torch.int32, device=device)
-    begin = pool[1]
-    pool[1] = begin + tiles
-    return pool[0][begin : begin + tiles]
-
-
-def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None,
-         shares: int | None = None) -> Tensor:  # fmt: skip
+def gemm(
+    a: MXArray,
+    b: MXArray,
+    dtype: torch.dtype,
+    *,
+    cut: Plan | None = None,
+    shares: int | None = None,
+) -> Tensor:
     """Return a (M, K) times b (N, K) transposed, M at most 64, by the kernel for sm_90.
 
-    ``plan`` and ``shares`` (programs to a tile) override what was measured to be best. Raises
+    ``cut`` and ``shares`` (programs to a tile) override what was measured to be best. Raises
     InputError where the kernel cannot serve.
     """
     from triton.experimental.gluon import language as gl
@@ -120,10 +104,10 @@ def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None
     if not out.numel():
         return out
     bm = max(8, 1 << (m - 1).bit_length())
-    chosen = plan or PLANS[bm]
+    chosen = cut or plan(bm, n)
     tiles, steps, blocks = -(-n // chosen.bn), -(-k // 128), k // 32
     sms = torch.cuda.get_device_properties(codes.device).multi_processor_count
-    shares = shares or split(tiles, steps, sms * chosen.programs_per_sm)
+    shares = shares or split(tiles, steps, sms * chosen.programs)
     shares = max(shares, -(-steps // (_TABLE // bm)))
     cap = 1 << (-(-steps // shares)).bit_length()
     layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=8, rank=2)
@@ -140,9 +124,13 @@ def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, plan: Plan | None = None
         how = skinny_kernel.BYTES if blocks % 4 else skinny_kernel.WORDS
     with on(codes):
         skinny_kernel.skinny[(tiles, shares)](
-            weights, tokens, scales2, scales, out, parts, _counters(tiles, codes.device),
-            m, n, k, blocks, BN=chosen.bn, BM=bm, STAGES=chosen.stages, SPLIT=shares,
-            HOW=how.value, EARLY=chosen.early, PARTS=chosen.parts, CAP=cap, WARPS=chosen.warps,
-            num_warps=chosen.warps, launch_pdl=chosen.early > 0, **({"maxnreg": chosen.maxnreg} if chosen.maxnreg else {}),
+            weights, tokens, scales2, scales, out, parts, m, n, k, blocks,
+            BN=chosen.bn, BM=bm, STAGES=chosen.stages, SPLIT=shares, HOW=how.value,
+            PARTS=chosen.parts, CAP=cap, WARPS=chosen.warps, num_warps=chosen.warps,
         )  # fmt: skip
+        if shares > 1:
+            _sum_parts[(tiles, chosen.bn // _ROWS)](
+                parts, out, m, n, tiles, SPLIT=shares, BN=chosen.bn, BM=bm, ROWS=_ROWS,
+                num_warps=4, launch_pdl=True,
+            )  # fmt: skip
     return out

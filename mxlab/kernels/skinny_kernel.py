@@ -3,15 +3,25 @@
 Gluon, because the order matters: weights are the instruction's rows (64 or more), tokens its
 columns (8 to 64); one instruction of K = 32 is one block, whose exact-width partial sums are scaled
 in float32 and added. Tiles come by TMA, several stages ahead; scale bytes by plain loads, LOOKAHEAD
-stages ahead. SPLIT programs share a tile of weights along K; the last to finish adds their parts in
-a fixed order, so that results repeat bit for bit.
+stages ahead. SPLIT programs share
+a tile of weights along K; a second kernel adds their parts in order, so that results repeat bit
+for bit.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents
+
+
+def gluon_jit(function: Callable[..., Any]) -> Any:
+    """Return ``function`` as a Gluon kernel or as a function for kernels; never interpreted."""
+    return gluon.jit(function)
+
 
 # names that changed between Triton 3.6 and 3.9
 _load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -27,7 +37,7 @@ _PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
 TILE, WORDS, BYTES = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
 
 
-@gluon.jit
+@gluon_jit
 def _base(line, blocks, HOW: gl.constexpr):  # type: ignore[no-untyped-def]
     """Return where a line's scales begin, in words (bytes for BYTES)."""
     if HOW == TILE:
@@ -38,7 +48,7 @@ def _base(line, blocks, HOW: gl.constexpr):  # type: ignore[no-untyped-def]
     return line * blocks
 
 
-@gluon.jit
+@gluon_jit
 def _words(scales, base, inside, group, blocks, HOW: gl.constexpr):  # type: ignore[no-untyped-def]
     """Return the ``group``-th four scale bytes of each line as int32; past the last block, 0."""
     left = blocks - group * 4
@@ -57,7 +67,7 @@ def _words(scales, base, inside, group, blocks, HOW: gl.constexpr):  # type: ign
     return word
 
 
-@gluon.jit
+@gluon_jit
 def _fill(  # type: ignore[no-untyped-def]
     table, scales, begin, lines, blocks,
     HOW: gl.constexpr, CAP: gl.constexpr, BM: gl.constexpr, WARPS: gl.constexpr,
@@ -74,25 +84,25 @@ def _fill(  # type: ignore[no-untyped-def]
         table._reinterpret(gl.int32, [CAP, BM], _PLAIN).store(word)
 
 
-@gluon.jit
+@gluon_jit
 def _factor(word, i: gl.constexpr):  # type: ignore[no-untyped-def]
     """Return 2^(byte - 127) of the i-th byte as float32; for 255 Inf, which ``_nan`` finds."""
     shifted = word << (23 - 8 * i) if i < 3 else word >> 1
     return gl.maximum(shifted & 0x7F800000, 0x400000).to(gl.float32, bitcast=True)
 
 
-@gluon.jit
+@gluon_jit
 def _nan(word):  # type: ignore[no-untyped-def]
     """Return what is not 0 where one of the four bytes is 255."""
     return (~word - 0x01010101) & word & -0x7F7F7F80
 
 
-@gluon.jit
+@gluon_jit
 def _promote(acc, part, w, x, i: gl.constexpr):  # type: ignore[no-untyped-def]
     return acc + part * _factor(w, i)[:, None] * _factor(x, i)[None, :]
 
 
-@gluon.jit
+@gluon_jit
 def _dot(w, x, zero, i: gl.constexpr):  # type: ignore[no-untyped-def]
     """Start one block's product; the accumulator's value is not used."""
     left = w.slice(32 * i, 32, dim=1)
@@ -100,17 +110,18 @@ def _dot(w, x, zero, i: gl.constexpr):  # type: ignore[no-untyped-def]
     return _mma(left, right, zero, use_acc=False, is_async=True)
 
 
-@gluon.jit
+@gluon_jit
 def skinny(  # type: ignore[no-untyped-def]
-    weights, tokens, weight_scales, token_scales, out, parts, arrived, M, N, K, blocks,
+    weights, tokens, weight_scales, token_scales, out, parts, M, N, K, blocks,
     BN: gl.constexpr, BM: gl.constexpr, STAGES: gl.constexpr,
-    SPLIT: gl.constexpr, HOW: gl.constexpr, EARLY: gl.constexpr, PARTS: gl.constexpr,
-    CAP: gl.constexpr,
-    WARPS: gl.constexpr,
+    SPLIT: gl.constexpr, HOW: gl.constexpr, PARTS: gl.constexpr,
+    CAP: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """out (M, N) = tokens (M, K) @ weights (N, K).T, both by TMA descriptor; one tile of BN rows.
 
-    parts: float32 [SPLIT, tiles, BN * BM]; arrived: int32 [tiles], 0 before and after.
+    ``parts``: float32 [SPLIT, tiles, BN * BM], written instead of ``out`` where SPLIT > 1. CAP: a
+    power of two, at least the groups of four blocks of one program. PARTS: products of blocks in
+    flight before they are scaled, 3 being one ahead.
     """
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BM, 32]
@@ -126,6 +137,8 @@ def skinny(  # type: ignore[no-untyped-def]
     w_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, 128], weights.layout)
     x_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BM, 128], tokens.layout)
     table = gl.allocate_shared_memory(gl.int32, [CAP, BM], _FLAT)
+    if SPLIT > 1:
+        gdc_launch_dependents()  # the kernel that adds the parts gets ready
     bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(bars.index(i), count=1)
@@ -134,23 +147,13 @@ def skinny(  # type: ignore[no-untyped-def]
     row = tile * BN + gl.arange(0, BN, layout=row_layout)
     w_base = _base(row, blocks, HOW)
     w_inside = row < N
-    if EARLY == 1:
-        gdc_wait()
-        gdc_launch_dependents()
     for i in gl.static_range(STAGES):
         more = begin + i < end
         mbarrier.expect(bars.index(i), LOADED, pred=more)
         _load(weights, [tile * BN, (begin + i) * 128], bars.index(i), w_memory.index(i), pred=more)
-        if EARLY < 2:
-            _load(tokens, [0, (begin + i) * 128], bars.index(i), x_memory.index(i), pred=more)
+        _load(tokens, [0, (begin + i) * 128], bars.index(i), x_memory.index(i), pred=more)
     w0 = _words(weight_scales, w_base, w_inside, begin, blocks, HOW)
     w1 = _words(weight_scales, w_base, w_inside, begin + 1, blocks, HOW)
-    if EARLY == 2:
-        gdc_wait()
-        gdc_launch_dependents()
-        for i in gl.static_range(STAGES):
-            _load(tokens, [0, (begin + i) * 128], bars.index(i), x_memory.index(i),
-                  pred=begin + i < end)  # fmt: skip
     _fill(table, token_scales, begin, M, blocks, HOW, CAP, BM, WARPS)
     _barrier()
     w_nan = gl.zeros_like(row)
@@ -224,23 +227,14 @@ def skinny(  # type: ignore[no-untyped-def]
     for i in gl.static_range(STAGES):
         mbarrier.invalidate(bars.index(i))
 
-    last = True
+    mine = True
     if SPLIT > 1:
-        tiles = gl.num_programs(0)
         col = gl.arange(0, BM, layout=col_layout)
         inner = gl.arange(0, BN, layout=row_layout)[:, None] * BM + col[None, :]
-        mine = parts + (part * tiles + tile) * (BN * BM)
-        gl.store(mine + inner, acc, cache_modifier=".cg")
-        _barrier()
-        before = gl.atomic_add(arrived + tile, 1, sem="acq_rel", scope="gpu")
-        last = before == SPLIT - 1
-        if last:
-            gl.store(arrived + tile, 0)
-            acc = gl.zeros([BN, BM], gl.float32, layout=acc_layout)
-            for other in gl.static_range(SPLIT):  # all in flight at once
-                acc += gl.load(parts + (other * tiles + tile) * (BN * BM) + inner,
-                               cache_modifier=".cg")  # fmt: skip
-    if last:
+        begin_of = (part * gl.num_programs(0) + tile) * (BN * BM)
+        gl.store(parts + begin_of + inner, acc)
+        mine = tile < 0  # never; without what follows, Triton 3.6 cannot compile this
+    if mine:
         store_layout: gl.constexpr = gl.BlockedLayout([4, 1], [32, 1], [1, WARPS], [0, 1])
         value = gl.convert_layout(acc.to(out.dtype.element_ty), store_layout)
         n = tile * BN + gl.arange(0, BN, layout=gl.SliceLayout(1, store_layout))
