@@ -20,7 +20,7 @@ from mxlab.guards.torch import GUARDS, VERSION
 pytestmark = pytest.mark.oracle
 _RECORDED = Path(__file__).parent.parent / "data" / "torch-outcomes.json.gz"
 _ERROR = {row.id: row.error for row in GUARDS}
-COUNT = 1500
+COUNT = 1000
 
 
 def first_stop(verdicts: list[Verdict], prefix: str = "") -> tuple[str, str, str]:
