@@ -5,7 +5,10 @@ float32 first, and finite values beyond float32 are refused. Tensors go in and c
 same names; NumPy's path never imports torch.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mxlab.block import BLOCK
-from mxlab.errors import InputError, quote
+from mxlab.errors import InputError, choose, quote
 from mxlab.float_scales import from_words, to_words
 from mxlab.formats import FormatLike, element_format
 from mxlab.layout import LayoutLike, ScaleLayout
 from mxlab.layout import layout as get_layout
 from mxlab.mxarray import Bytes, MXArray, concatenate, normal_axis
 from mxlab.scale import RuleLike, get_rule
-from mxlab.tensors import is_bytes, twin
+from mxlab.tensors import is_bytes, is_tensor, twin
 from mxlab.tensors.numpy_blocks import code_values
 
 if TYPE_CHECKING:
@@ -53,6 +56,17 @@ def _outputs(
     return out[0], out[1]
 
 
+def _kernel(backend: str, x: Any, compile: bool) -> Any:
+    """The quantiser of ``backend``, imported where it is asked for."""
+    if compile:
+        raise InputError(f"compile=True with backend {backend!r}: its kernel is compiled already")
+    if not is_tensor(x):
+        raise InputError(f"x is {quote(type(x).__name__)}: backend {backend!r} takes torch tensors")
+    if find_spec("triton") is None:
+        raise InputError(f"backend {backend!r} needs Triton: install the extra torch on Linux")
+    return import_module("mxlab.kernels.quantize").quantize
+
+
 def quantize(
     x: "ArrayLike | Tensor",
     fmt: FormatLike = "e4m3",
@@ -62,6 +76,8 @@ def quantize(
     pad: bool = False,
     out: tuple[Bytes, Bytes] | None = None,
     compile: bool = False,
+    backend: str | None = None,
+    layout: LayoutLike = "linear",
 ) -> MXArray:
     """Quantise an array or a tensor: blocks of 32 along ``axis`` share one scale.
 
@@ -72,6 +88,8 @@ def quantize(
     is (codes, scales), uint8 buffers of the result's shapes: the MXArray then holds them.
     ``compile=True`` runs a compiled kernel: numba's on a CPU, whose first call takes a second, and
     torch.compile's elsewhere.
+    ``backend="triton"`` runs one kernel on a GPU's tensor (on a CPU's, in Triton's interpreter),
+    which writes ``layout`` itself; without it scales are interleaved afterwards.
     Raises InputError for another dtype, for an axis that is no multiple of 32 without ``pad``,
     for float64 values beyond float32, and for buffers that do not fit; ``out`` is untouched then.
     Source: OCP MX v1.0 section 6.3.
@@ -80,6 +98,17 @@ def quantize(
     MXArray(shape=(2, 64), format='e4m3', rule='floor', axis=0, layout='linear', padded=30)
     """
     fmt, rule, library = element_format(fmt), get_rule(rule), twin(x)
+    if backend is not None:
+        kernel: Callable[..., MXArray] = _kernel(
+            choose("quantize backend", backend, {"triton": "triton"}), x, compile
+        )
+        return kernel(x, fmt, rule, axis, pad=pad, out=out, layout=layout)
+    found = get_layout(layout)
+    if found.name != "linear":
+        if out is not None:
+            raise InputError(f"out with layout {found.name!r}: expected layout 'linear'")
+        plain = quantize(x, fmt, rule, axis, pad=pad, compile=compile)
+        return interleave(plain, found)
     data = library.as_float32(x)
     if data.ndim == 0:
         raise InputError("x has no dimensions: expected 1 or more")
