@@ -50,6 +50,9 @@ def random_call(
         shapes = _scale_shape(r, m, k), _scale_shape(r, n, k)
         if r.random() < 0.4:  # what row-wise scaling would take
             shapes = (m, 1), (1, n)
+    scale_dtype = often("float8_e8m0fnu", _SCALES)
+    if all(shape is not None and len(shape) == 2 for shape in shapes) and r.random() < 0.5:
+        scale_dtype = "float32"  # shapes that the other recipes look at
     return CallFacts(
         function=function,
         backend=backend,
@@ -58,7 +61,7 @@ def random_call(
         k=k,
         a_dtype=often("float8_e4m3fn", _ELEMENTS),
         b_dtype=often("float8_e4m3fn", _ELEMENTS),
-        scale_dtype=often("float8_e8m0fnu", _SCALES),
+        scale_dtype=scale_dtype,
         out_dtype=often("bfloat16", ("float16", "float32")),
         a_layout=often("row", ("column",)),
         b_layout=often("column", ("row",)),
