@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from mxlab.changes import IGNORED
+from mxlab.changes import IGNORED, Situation, apply, candidates
 from mxlab.doctor import Examiner, Report, doctor
+from mxlab.errors import InputError
 from mxlab.guards import Deployment
 from mxlab.models import read_config
 from mxlab.padding import next_legal, padded
+from mxlab.suggest import suggestions
 
 MODELS = Path(__file__).parent / "data/models"
 B200 = Deployment(gpu="b200", quantization="mxfp8")
@@ -215,3 +217,40 @@ def test_the_flag_that_fights_the_checkpoint_is_given_up_first() -> None:
 def test_nothing_is_suggested_where_it_runs() -> None:
     assert doctor("Llama-3.1-8B", replace(B200, tp=8)).suggestions == ()
     assert doctor("phi-4", replace(B200, tp=8), suggest=False).suggestions == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "flags"),
+    [
+        ("phi-4", {"gpu": "h200", "kv_cache_dtype": "mxfp8"}),
+        ("Qwen2-0.5B", {"gpu": "b200", "toolkit": "12.4", "kv_cache_dtype": "mxfp8"}),
+        ("GLM-4.5-Air", {"gpu": "b200", "kv_cache_dtype": "mxfp8", "attention_backend": "fa3"}),
+        ("Qwen3-30B-A3B", {"gpu": "b200", "tp": 16, "kv_cache_dtype": "mxfp8", "page_size": 64}),
+    ],
+)
+def test_no_smaller_set_of_the_candidates_works(model: str, flags: dict[str, Any]) -> None:
+    """The search leaves sets out that look hopeless: here all smaller ones are tried."""
+    examiner = Examiner(read_config(MODELS / f"{model}.json"))
+    start = Deployment(**{"tp": 8, "quantization": "mxfp8", **flags})
+    tried = 0
+
+    def works(deployment: Deployment, padding: Any, left: int, fields: frozenset[str]) -> bool:
+        nonlocal tried
+        tried += 1
+        report = examiner.evaluate(deployment, padding)
+        if report.outcome != "stops" or left == 0:
+            return report.outcome != "stops"
+        for change in candidates(Situation(deployment, report, padding, examiner.runs)):
+            wider = change.value if change.field == "padding" else padding
+            if change.field not in fields:
+                try:
+                    after = apply(deployment, change)
+                    if works(after, wider, left - 1, fields | {change.field}):
+                        return True
+                except InputError:
+                    continue
+        return False
+
+    found = suggestions(examiner, examiner.evaluate(start))
+    size = len(found[0]["changes"])
+    assert size >= 2 and not works(start, {}, size - 1, frozenset()) and tried > 15
