@@ -87,18 +87,19 @@ def _arch(facts: Facts, c: CallFacts) -> Finding:
     return judge(not allowed(facts), f"{facts.platform.gpu.label} is {facts.platform.gpu.arch}")
 
 
-def _nothing(c: CallFacts) -> Finding | None:
+def nothing(c: CallFacts) -> Finding | None:
+    """Say that v2 returns at once where there is nothing to multiply."""
     return skipped("M, N or K is 0: v2 returns before its checks") if empty(c) else None
 
 
 def _k16(facts: Facts, c: CallFacts) -> Finding:
-    skip = _nothing(c) if c.function == V2 else None
+    skip = nothing(c) if c.function == V2 else None
     because = f"{modulo('K', c.k, 16)}, next {multiples(c.k, 16)}"
     return skip or judge(c.k % 16 != 0, because, m=c.m, k=c.k)
 
 
 def _n16(facts: Facts, c: CallFacts) -> Finding:
-    skip = _nothing(c) if c.function == V2 else None
+    skip = nothing(c) if c.function == V2 else None
     because = f"{modulo('N', c.n, 16)}, {modulo('K', c.k, 16)}, next N {multiples(c.n, 16)}"
     return skip or judge(c.n % 16 != 0 or c.k % 16 != 0, because, n=c.n, k=c.k)
 
@@ -106,13 +107,13 @@ def _n16(facts: Facts, c: CallFacts) -> Finding:
 def _e5m2(facts: Facts, c: CallFacts) -> Finding:
     if facts.platform.hip:
         return skipped("ROCm multiplies two E5M2 matrices")
-    skip = _nothing(c) if c.function == V2 else None
+    skip = nothing(c) if c.function == V2 else None
     both = c.a_dtype == c.b_dtype == "float8_e5m2"
     return skip or judge(both, f"A is {c.a_dtype}, B is {c.b_dtype}")
 
 
 def _bias(facts: Facts, c: CallFacts) -> Finding:
-    skip = _nothing(c) if c.function == V2 else None
+    skip = nothing(c) if c.function == V2 else None
     because = f"out_dtype {c.out_dtype}, {'a' if c.bias else 'no'} bias"
     return skip or judge(c.bias and c.out_dtype == "float32", because)
 
@@ -215,7 +216,7 @@ V2_CONFIG = _OFFER + _CUDA_OFFER + _GOT.replace("{i}", "[0]")
 CPU_CONFIG = _OFFER + _GOT.replace("{i}", "")
 
 
-def _offer(c: CallFacts, because: str) -> Finding:
+def offer(c: CallFacts, because: str) -> Finding:
     """Stop with the long text that lists every recipe and what was given."""
     a, b = shapes(c)
     every_second = not c.scale_contiguous
@@ -244,7 +245,8 @@ def _offer(c: CallFacts, because: str) -> Finding:
     )
 
 
-def _given(c: CallFacts) -> str:
+def given(c: CallFacts) -> str:
+    """Say in numbers what the call hands over, and what MXFP8 wants."""
     a, b = shapes(c)
     return (
         f"A {c.a_dtype}, B {c.b_dtype}, scales {scale_dtype(c)} of {prod(a)} (MXFP8 wants "
@@ -257,20 +259,20 @@ def _v1_config(facts: Facts, c: CallFacts) -> Finding:
     if facts.platform.hip and facts.platform.toolkit >= (7, 14):
         return skipped("ROCm 7.14 and later: torch-rocm-ext-length")
     found = recipe(c)
-    return judge(False, f"read as {found}: {_given(c)}") if found else _offer(c, _given(c))
+    return judge(False, f"read as {found}: {given(c)}") if found else offer(c, given(c))
 
 
 def _v2_config(facts: Facts, c: CallFacts) -> Finding:
     good = c.a_dtype == c.b_dtype == _E4M3 and scale_dtype(c) == MX_SCALE
     because = f"A {c.a_dtype}, B {c.b_dtype}, scales {scale_dtype(c)}"
-    return _nothing(c) or (judge(False, because) if good else _offer(c, because))
+    return nothing(c) or (judge(False, because) if good else offer(c, because))
 
 
 def _v2_dtype(facts: Facts, c: CallFacts) -> Finding:
     for index, dtype in enumerate((c.a_dtype, c.b_dtype)):
         if dtype not in (*FP8, MX_SCALE, "float4_e2m1fn_x2") and not empty(c):
             return stops(f"mat_{'ab'[index]} is {dtype}", index, dtype=NAMES[dtype])
-    return _nothing(c) or judge(False, f"A is {c.a_dtype}, B is {c.b_dtype}")
+    return nothing(c) or judge(False, f"A is {c.a_dtype}, B is {c.b_dtype}")
 
 
 def _v2_count(facts: Facts, c: CallFacts) -> Finding:
@@ -283,44 +285,21 @@ def _v2_count(facts: Facts, c: CallFacts) -> Finding:
         if prod(shape) != want and not empty(c):
             because = f"scale_{'ab'[index]} has {prod(shape)} elements of {want}"
             return stops(because, index, want=want, got=prod(shape))
-    return _nothing(c) or judge(False, "both scales have the wanted length")
+    return nothing(c) or judge(False, "both scales have the wanted length")
 
 
 def _v2_swizzle(facts: Facts, c: CallFacts) -> Finding:
     if facts.platform.hip:
         return skipped("NVIDIA's layout; ROCm has its own (torch-rocm-swizzle)")
     flag = flagged(c)
-    return _nothing(c) or judge(flag != "SWIZZLE_32_4_4", f"swizzle_a and swizzle_b are {flag}")
+    return nothing(c) or judge(flag != "SWIZZLE_32_4_4", f"swizzle_a and swizzle_b are {flag}")
 
 
 def _v2_contiguous(facts: Facts, c: CallFacts) -> Finding:
     good = all(contiguous(c, shape) for shape in shapes(c))
-    return _nothing(c) or judge(not good, f"contiguous: {good}")
+    return nothing(c) or judge(not good, f"contiguous: {good}")
 
 
-def _v1_cpu(facts: Facts, c: CallFacts) -> Finding:
-    if facts.platform.gpu.vendor != "none":
-        return skipped("a GPU call")
-    found = recipe(c)
-    if found in ("TensorWise", "RowWise"):
-        return judge(False, f"read as {found}")
-    return _offer(c, f"no CPU has an MXFP8 product; {_given(c)}")
-
-
-def _v2_cpu_swizzle(facts: Facts, c: CallFacts) -> Finding:
-    if facts.platform.gpu.vendor != "none":
-        return skipped("a GPU call")
-    because = f"swizzle_a and swizzle_b are {flagged(c)}"
-    return _nothing(c) or judge(flagged(c) != "NO_SWIZZLE", because)
-
-
-def _v2_cpu(facts: Facts, c: CallFacts) -> Finding:
-    if facts.platform.gpu.vendor != "none":
-        return skipped("a GPU call")
-    return _nothing(c) or _offer(c, "no CPU has an MXFP8 product")
-
-
-_NO_CPU = ("dequantise to bfloat16 and use torch.mm", "mxlab gemm: the reference back end")
 _V1_GATE, _V1_SIZES = _both("v1")
 _V2_GATE, _V2_SIZES = _both("v2")
 
@@ -411,44 +390,5 @@ GUARDS: tuple[Guard, ...] = (
         "does not look, so torch.compile passes and the run stops.",
         fixes=("call .contiguous() on the scales",),
         related=("torch-meta-contiguous",),
-    ),
-    eager(
-        "v1",
-        "cpu",
-        "ValueError",
-        CPU_CONFIG,
-        _v1_cpu,
-        predicate="a CPU tensor with block scales",
-        meaning="torch's CPU has per-tensor and row-wise FP8 products, none with E8M0 scales.",
-        hardware="no GPU",
-        fixes=_NO_CPU,
-        source=CPU_CPP,
-        related=("torch-v2-cpu",),
-    ),
-    eager(
-        "v2",
-        "cpu-swizzle",
-        "ValueError",
-        "CPU does not support swizzle.",
-        _v2_cpu_swizzle,
-        predicate="a CPU tensor and a swizzle flag",
-        meaning="The CPU path knows no tiled scales, and no MXFP8 either.",
-        hardware="no GPU",
-        fixes=_NO_CPU,
-        source=CPU_CPP,
-        related=("torch-v2-cpu",),
-    ),
-    eager(
-        "v2",
-        "cpu",
-        "ValueError",
-        CPU_CONFIG,
-        _v2_cpu,
-        predicate="a CPU tensor and BlockWise1x32",
-        meaning="torch's CPU has per-tensor and row-wise FP8 products, none with E8M0 scales.",
-        hardware="no GPU",
-        fixes=_NO_CPU,
-        source=CPU_CPP,
-        related=("torch-v1-cpu", "torch-v2-cpu-swizzle"),
     ),
 )

@@ -1,7 +1,7 @@
 """torchao 0.18: imports, the quantiser to_mx, and the MXFP8 linear of inference."""
 
 from mxlab.errors import InputError, quote
-from mxlab.guards import torch_device, torch_eager
+from mxlab.guards import torch_cpu, torch_device, torch_eager, torch_rocm
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import CallFacts, Facts
 from mxlab.guards.findings import judge, modulo, multiples, pad, passes, silent, skipped
@@ -108,7 +108,8 @@ def _silent_rule(facts: Facts, c: CallFacts) -> Finding:
 #: torch's rows that the product of AUTO can meet
 _GEMM = tuple(
     row
-    for row in (*torch_eager.GUARDS, *torch_device.GUARDS)
+    for table in (torch_eager, torch_cpu, torch_rocm, torch_device)
+    for row in table.GUARDS
     if row.id
     in (
         *("torch-v1-arch", "torch-v1-n16", "torch-v1-cpu", "torch-rocm-version", "torch-rocm-arch"),
