@@ -16,6 +16,7 @@ from mxlab.explorers.protocol import Explorer, read_state
 EXPLORERS = {
     "one_byte": "OneByte",
     "block_of_32": "BlockOf32",
+    "which_scale": "WhichScale",
     "will_it_run": "WillItRun",
 }
 

@@ -1,0 +1,291 @@
+"""Which power of two? One block under every scale rule and every library profile."""
+
+from functools import lru_cache
+from math import isfinite, isinf, isnan
+
+from mxlab.block import BLOCK, Block, dequantize_block, quantize_block
+from mxlab.errors import InputError
+from mxlab.explorers import colours
+from mxlab.explorers.controls import Choice, Int, State, Text, number
+from mxlab.explorers.one_byte_line import shown
+from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
+from mxlab.explorers.protocol import Explorer
+from mxlab.formats import E4M3
+from mxlab.profiles import get_profile, profiles
+from mxlab.scale import (
+    MANTISSA,
+    MAX_BYTE,
+    RULES,
+    ScaleRule,
+    float32_bits,
+    float32_from_bits,
+    scale_byte_from_bits,
+)
+
+_OTHERS: dict[str, tuple[str, float | None]] = {
+    "same": ("all 32 are this value", None),
+    "ones": ("the other 31 are 1.0", 1.0),
+    "zeros": ("the other 31 are 0", 0.0),
+    "nan": ("one of them is NaN", float("nan")),
+    "inf": ("one of them is infinity", float("inf")),
+}
+CONTROLS = (
+    Text(name="amax", label="Largest magnitude", default="449", limit=32, lines=1,
+         group="The block", help="Such as 449, 2.8e-36, 0x1.cp8 or 0."),
+    Choice(name="others", label="The others", default="same", group="The block",
+           options=tuple((name, text) for name, (text, _) in _OTHERS.items())),
+    Int(name="byte", label="Byte asked for", default=128, low=0, high=255, slider=(100, 150, 1),
+        group="Who gives it?", help="Which rules and libraries give this scale byte?"),
+)  # fmt: skip
+#: profile -> (byte, code of the first element), or None where the library raises
+Pairs = dict[str, tuple[int, int] | None]
+_RULE_TONES = {"floor": 0, "rceil": 1, "ceil": 2, "even": 3}
+
+
+def view(state: State) -> View:
+    """Return every rule's and library's byte, the binade around amax, and who gives a byte."""
+    amax, bits = _amax(str(state["amax"]))
+    values = _block(amax, str(state["others"]))
+    rules = {name: quantize_block(values, E4M3, name) for name in RULES}
+    libraries = _libraries(tuple(values))
+    found = {block.scale_byte for block in rules.values()}
+    bytes_ = sorted(found | {pair[0] for pair in libraries.values() if pair})
+    asked = int(state["byte"])
+    who = [name for name, pair in libraries.items() if pair and pair[0] == asked]
+    agree = len(bytes_) == 1
+    answer = (
+        f"Everyone gives byte {bytes_[0]} for amax {shown(amax)}."
+        if agree
+        else f"For amax {shown(amax)} the answers are bytes {', '.join(map(str, bytes_))}: "
+        + "; ".join(f"{name.upper()} {block.scale_byte}" for name, block in rules.items())
+        + "."
+    )
+    return View(
+        status="passes" if agree else "warns",
+        sign="=" if agree else "≠",
+        answer=answer,
+        panels=(
+            _binade(bits, amax),
+            _rules(rules),
+            _who(rules, libraries, asked, who),
+            _profiles(values[0], libraries, rules["rceil"].scale_byte),
+        ),
+        cli=f"mxlab rules --amax {_plain(amax)}",
+        python="import mxlab\nfor rule in ('floor', 'rceil', 'ceil', 'even'):\n"
+        f"    print(rule, mxlab.scale_byte({_literal(amax)}, 'e4m3', rule=rule))",
+    )
+
+
+def _plain(amax: float) -> str:
+    return str(amax) if isfinite(amax) else ("nan" if isnan(amax) else "inf")
+
+
+def _literal(amax: float) -> str:
+    return repr(amax) if isfinite(amax) else f"float('{_plain(amax)}')"
+
+
+def _amax(text: str) -> tuple[float, int]:
+    """Return the magnitude as a float32 and its bits."""
+    value = number(text)
+    if value is None:
+        raise InputError(f"the largest magnitude is {text.strip()[:32]!r}: expected a number")
+    bits = float32_bits(abs(value), "the largest magnitude") & 0x7FFFFFFF
+    return float32_from_bits(bits), bits
+
+
+def _block(amax: float, others: str) -> list[float]:
+    rest = _OTHERS[others][1]
+    if rest is None:
+        return [amax] * BLOCK
+    if isnan(rest) or isinf(rest):
+        return [*[amax] * (BLOCK - 1), rest]
+    return [amax, *[min(rest, amax)] * (BLOCK - 1)]
+
+
+@lru_cache(maxsize=32)
+def _libraries(values: tuple[float, ...]) -> Pairs:
+    """Return each profile's byte and first code; None where the library raises.
+
+    Two values stand for the block: its first, and the other one that it holds. A byte depends on
+    amax, a code on its own value and the byte.
+    """
+    made: Pairs = {}
+    for name in profiles():
+        try:
+            byte, codes = get_profile(name).quantize((values[0], values[-1]))
+            made[name] = byte, codes[0]
+        except InputError:
+            made[name] = None
+    return made
+
+
+def _code(value: float, byte: int, code: int) -> tuple[str, str, str]:
+    """Return code, decoded value and error of the first element."""
+    back = dequantize_block(byte, [code])[0]
+    error = "" if not value or not isfinite(back) or not isfinite(value) else (
+        f"{100 * abs(back / value - 1):.3g} %"
+    )  # fmt: skip
+    return f"0x{code:02X}", shown(back, 6), error
+
+
+def _first(block: Block) -> tuple[str, str, str]:
+    return _code(block.values[0], block.scale_byte, block.codes[0])
+
+
+def _rules(rules: dict[str, Block]) -> Grid:
+    cells = []
+    for name, block in rules.items():
+        texts = (str(block.scale_byte), shown(block.scale, 6), *_first(block),
+                 RULES[name].formula(E4M3))  # fmt: skip
+        cells.append(tuple((text, place, 2000 + place) for place, text in
+                           zip([_RULE_TONES[name]] * 6, texts, strict=True)))  # fmt: skip
+    return Grid(
+        id="rules",
+        title="The four rules",
+        alt="; ".join(f"{name} gives byte {block.scale_byte}, the maximum comes back as "
+                      f"{_first(block)[1]}" for name, block in rules.items()) + ".",
+        corner="rule",
+        columns=("byte", "scale", "code", "comes back as", "error", "e and m of amax"),
+        rows=tuple(name.upper() for name in rules),
+        cells=cells,
+        legend=tuple(name.upper() for name in rules),
+        say="{row}, {column}: {text}",
+    )  # fmt: skip
+
+
+def _profiles(value: float, libraries: Pairs, reference: int) -> Grid:
+    """Return one row for each library profile; the colour tells how its byte differs."""
+    cells = []
+    different = raising = 0
+    for pair in libraries.values():
+        if pair is None:
+            raising += 1
+            texts, tone = ("raises", "", "", "", "no bytes"), 2
+        else:
+            byte, code = pair
+            same = byte == reference
+            different += not same
+            tone = 0 if same else 1
+            against = "as RCEIL" if same else f"{byte - reference:+d}"
+            texts = (str(byte), *_code(value, byte, code), against)
+        cells.append(tuple((text, tone, -1) for text in texts))
+    raised = f", {raising} raise" if raising else ""
+    return Grid(
+        id="profiles",
+        title="What each library does",
+        alt=f"{len(libraries)} versions and modes of libraries: {different} give another byte than "
+        f"RCEIL's {reference}{raised}.",
+        corner="library profile",
+        columns=("byte", "code", "comes back as", "error", "against RCEIL"),
+        rows=tuple(libraries),
+        cells=cells,
+        legend=("RCEIL's byte", "another byte", "the library raises"),
+        tones=(colours.RIGHT, colours.MANTISSA, colours.REFERENCE),
+        say="{row}, {column}: {text}",
+        sample=tuple(range(len(libraries))),
+    )
+
+
+def _who(rules: dict[str, Block], libraries: Pairs, asked: int, who: list[str]) -> Facts:
+    named = [name.upper() for name, block in rules.items() if block.scale_byte == asked]
+    rows = [
+        ("rules", ", ".join(named) or "none", f"give byte {asked} for this block"),
+        ("libraries", f"{len(who)} of {len(libraries)}", ", ".join(who) or "none of the profiles"),
+    ]
+    for name, rule in RULES.items():
+        ends = _gives(asked, rule)
+        text = "never" if ends is None else f"{shown(ends[0])} to {shown(ends[1])}"
+        rows.append((f"{name.upper()} gives it", text, "for amax in this range, as float32"))
+    return Facts(
+        id="who",
+        title=f"Who gives byte {asked}?",
+        alt=f"Byte {asked}: {', '.join(named) or 'no rule'}, and {len(who)} of {len(libraries)} "
+        "library profiles, give it for this block.",
+        rows=tuple(rows),
+    )
+
+
+def _gives(byte: int, rule: ScaleRule) -> tuple[float, float] | None:
+    """Return the least and the largest finite float32 amax for which a rule gives a byte."""
+    if byte > MAX_BYTE:
+        return None
+
+    def first(wanted: int) -> int:
+        """The least amax, as bits, whose byte is at least ``wanted``; bytes grow with amax."""
+        low, high = 0, 0x7F800000
+        while low < high:
+            middle = (low + high) // 2
+            if scale_byte_from_bits(middle, E4M3, rule) >= wanted:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    start, stop = first(byte), first(byte + 1) - 1
+    if start > stop:
+        return None
+    return float32_from_bits(start), float32_from_bits(stop)
+
+
+def _binade(bits: int, amax: float) -> Drawing:
+    """Return each rule's byte over the binade of amax, as steps, and amax in it."""
+    width, height, left, right, top, row = 720, 190, 90, 690, 24, 34
+    exponent = min(max(bits >> MANTISSA, 1), 254)
+    base = exponent << MANTISSA
+    low, high = float32_from_bits(base), float32_from_bits(base) * 2
+    shapes = []
+    said = []
+    for place, (name, rule) in enumerate(RULES.items()):
+        y, tone = top + row * place, _RULE_TONES[name]
+        threshold = min(rule.threshold(E4M3), 1 << MANTISSA)
+        cut = left + (right - left) * threshold / (1 << MANTISSA)
+        below = scale_byte_from_bits(base, E4M3, rule)
+        above = scale_byte_from_bits(base + (1 << MANTISSA) - 1, E4M3, rule)
+        shapes.append(Shape(kind="text", at=(left - 10, y + 16), text=name.upper(), anchor="end",
+                            strong=True))  # fmt: skip
+        parts = [(left, cut, below), (cut, right, above)]
+        for begin, end, byte in parts:
+            if end - begin < 1:
+                continue
+            shapes.append(Shape(kind="box", at=(begin, y, end - begin - 1, 22), tone=tone,
+                                key=2000 + tone, say=f"{name.upper()}: byte {byte}"))  # fmt: skip
+            if end - begin > 40:
+                shapes.append(Shape(kind="text", at=((begin + end) / 2, y + 16),
+                                    text=f"byte {byte}", anchor="middle"))  # fmt: skip
+        if threshold < 1 << MANTISSA:
+            at = float32_from_bits(base | threshold)
+            shapes.append(Shape(kind="line", at=(cut, y - 3, cut, y + 26), strong=True,
+                                say=f"{name.upper()} goes up from {shown(at)}"))  # fmt: skip
+            said.append(f"{name.upper()} goes from {below} to {above} at {shown(at)}")
+        else:
+            said.append(f"{name.upper()} gives {below} throughout")
+    axis = top + row * len(RULES) + 4
+    shapes.append(Shape(kind="line", at=(left, axis, right, axis), tone=-2))
+    for part in range(5):
+        x = left + (right - left) * part / 4
+        shapes.append(Shape(kind="line", at=(x, axis, x, axis + 5), tone=-2))
+        text = shown(low + (high - low) * part / 4, 5)
+        shapes.append(Shape(kind="text", at=(x, axis + 18), text=text, anchor="middle", tone=-2))
+    if bits < 0x7F800000 and bits >> MANTISSA == exponent:
+        x = left + (right - left) * (bits & ((1 << MANTISSA) - 1)) / (1 << MANTISSA)
+        shapes.append(Shape(kind="line", at=(x, top - 12, x, axis), tone=colours.WRONG,
+                            dashed=True, say=f"amax = {shown(amax)}"))  # fmt: skip
+        shapes.append(Shape(kind="text", at=(x, top - 14), text=f"amax {shown(amax, 7)}",
+                            anchor="end" if x > 600 else "start"))  # fmt: skip
+    return Drawing(
+        id="binade",
+        title="Through one binade",
+        alt=f"For amax from {shown(low, 6)} to {shown(high, 6)}: {'; '.join(said)}.",
+        width=width,
+        height=height,
+        shapes=tuple(shapes),
+    )
+
+
+EXPLORER = Explorer(
+    name="which_scale",
+    title="Which power of two?",
+    question="Which scale byte does each rule, and each library, choose for this block?",
+    controls=CONTROLS,
+    view=view,
+)
