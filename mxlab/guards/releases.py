@@ -19,6 +19,7 @@ class Release:
     megamoe: bool  # flashinfer_megamoe is a runner and an all-to-all backend
     rocm_runners: bool  # mxfp8 experts may name triton on any ROCm, and aiter on gfx95
     cutlass_raw_scales: bool  # serialised scales of the cutlass runner stay as they are
+    experts_fall_back: bool  # FP8 experts on FlashInfer's CUTLASS or CuTe-DSL runner use Triton
     flat_pages: bool  # an MXFP8 KV cache of other pages than 128 can be written
     methods: tuple[str, ...]  # that it knows, in the order of its error text
     methods_rocm: tuple[str, ...]  # that run on ROCm
@@ -35,6 +36,7 @@ NEWEST = Release(
     megamoe=True,
     rocm_runners=True,
     cutlass_raw_scales=True,
+    experts_fall_back=True,
     flat_pages=False,
     methods=v.METHODS,
     methods_rocm=v.METHODS_ROCM,
@@ -59,6 +61,7 @@ AUGUST = Release(
     megamoe=False,
     rocm_runners=False,
     cutlass_raw_scales=False,
+    experts_fall_back=False,
     flat_pages=True,
     methods=_AUGUST_METHODS,
     methods_rocm=("awq", "gptq", *v.METHODS_ROCM[1:]),

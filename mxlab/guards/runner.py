@@ -111,6 +111,7 @@ def _v41_dense(d: Deployment, raw: Mapping[str, object] | None, platform: Platfo
     return (
         d.architecture == "DeepseekV4ForCausalLM"
         and setting(d.settings, "model-type") == "deepseek_v41"
+        and platform.release.block_as_mxfp8
         and platform.sm100
         and platform.flashinfer
         and d.fp8_gemm_backend == "auto"
@@ -164,6 +165,7 @@ def executes(facts_runner: str, platform: Platform, a2a: str) -> str:
         if platform.deep_gemm and a2a in ("deepep", "mooncake", "nixl"):
             return "deep_gemm"
         return "aiter" if platform.aiter_moe else "triton"
-    if facts_runner in ("flashinfer_cutlass", "flashinfer_cutedsl"):
+    other = ("flashinfer_cutlass", "flashinfer_cutedsl")
+    if facts_runner in other and platform.release.experts_fall_back:
         return "triton"
     return facts_runner

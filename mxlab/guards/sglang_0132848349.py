@@ -80,10 +80,21 @@ ADDED: tuple[Guard, ...] = (
     ),
 )
 
-_ROUTED = (
-    "Invalid quantization '{q}'. \nFlashInfer TRTLLM routed MOE supports only: 'fp8', 'mxfp8', "
-    "'modelopt_fp4', 'modelopt_mixed', 'nvfp4_online', or bfloat16 (None)."
-)
+#: rows that say something else here
+_WORDS: dict[str, tuple[str, ...]] = {
+    "arg-moe-trtllm-routed-quant": (
+        "Invalid quantization '{q}'. \nFlashInfer TRTLLM routed MOE supports only: 'fp8', 'mxfp8', "
+        "'modelopt_fp4', 'modelopt_mixed', 'nvfp4_online', or bfloat16 (None).",
+    ),
+    "arg-nvfp4-online-runner": (
+        "--quantization nvfp4_online supports only --moe-runner-backend flashinfer_trtllm or "
+        "flashinfer_trtllm_routed, or flashinfer_cutedsl.",
+    ),
+    "moe-runner-unsupported": (
+        "Unsupported runner backend: {b}",
+        "'Fp8MoEMethod' object has no attribute 'runner'",
+    ),
+}
 
 
 def _here(guard: Guard) -> Guard:
@@ -95,8 +106,8 @@ def _here(guard: Guard) -> Guard:
         source=package + file,
         related=tuple(id for id in guard.related if id not in ABSENT),
     )
-    if guard.id == "arg-moe-trtllm-routed-quant":
-        changed = replace(changed, messages=(_ROUTED,))
+    if guard.id in _WORDS:
+        changed = replace(changed, messages=_WORDS[guard.id])
     if guard.id == "moe-tk-rows":
         predicate = guard.predicate.replace("other than cutlass, deep_gemm", "other than deep_gemm")
         changed = replace(changed, predicate=f"{predicate}; cutlass too with serialised scales")

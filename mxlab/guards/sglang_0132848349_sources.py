@@ -1,6 +1,7 @@
 """Where the rows of SGLang at commit 0132848349 live, and why others of 0.5.23 are not there."""
 
 from mxlab.guards.rows import FP8, FP8_UTILS, MODEL_CONFIG, POOL
+from mxlab.guards.sglang_0132848349_steps import STEP_ABSENT, STEP_SOURCES
 
 _ARGS = "srt/server_args.py, ServerArgs"
 _OVERRIDES = "srt/arg_groups/overrides.py"
@@ -129,10 +130,11 @@ SOURCES: dict[str, str] = {
     "ink-cu-dims": f"{_CUDA}:405,809,1303",
     "ink-cu-block": f"{_CUDA}:419,822,1319",
     "ink-cu-page": f"{_CUDA}:423,827,1328",
+    **STEP_SOURCES,
 }
 
-_MEGAMOE = "FlashInfer MegaMoE came with 0.5.20 or later"
-_DISPATCH = "--flashinfer-a2a-dispatch-type came later"
+_MEGAMOE = "FlashInfer MegaMoE is not there yet"
+_DISPATCH = "--flashinfer-a2a-dispatch-type is not there yet"
 
 #: guard -> why this version has no such check
 ABSENT: dict[str, str] = {
@@ -152,4 +154,5 @@ ABSENT: dict[str, str] = {
     "kv-page128": "pages other than 128 are written with flat scales",
     "silent-moe-cutlass-scale": "serialised scales are swizzled first (moe-cutlass-sshape)",
     "moe-aiter-alpha": "the aiter runner does not serve MXFP8 experts yet",
+    **STEP_ABSENT,
 }
