@@ -17,21 +17,23 @@ _MAX_GROUP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Shares of the pages of a sequence, warps of a program, pages loaded ahead."""
+    """Shares of a sequence, tokens of a tile, warps of a program, tiles loaded ahead."""
 
     splits: int
-    warps: int = 4
+    rows: int = 64
+    warps: int = 2
     stages: int = 2
+    registers: int = 0  # the most that a thread may use; 0 leaves it to the compiler
 
 
 def plan(sequences: int, kv_heads: int, pages: int) -> Plan:
-    """Return shares that give every multiprocessor of an H200 two programs, if there are pages.
+    """Return shares that give every multiprocessor of an H200 four programs, if there are pages.
 
     >>> plan(1, 8, 256).splits
-    33
+    66
     """
-    wanted = max(1, 264 // max(1, sequences * kv_heads))
-    return Plan(splits=max(1, min(wanted, pages, 256)))
+    wanted = max(1, 528 // max(1, sequences * kv_heads))
+    return Plan(splits=max(1, min(wanted, 2 * pages, 256)))
 
 
 def _cache(
@@ -98,17 +100,20 @@ def decode_attention(
     total = torch.empty_like(best)
     out = torch.empty((sequences, q_heads, dim), dtype=torch.float32, device=q.device)
     factor = (1 / math.sqrt(dim) if scale is None else scale) * _LOG2_E
+    limit = {"maxnreg": how.registers} if how.registers and not INTERPRETED else {}
     split_kernel[(splits, heads, sequences)](
         *(q.contiguous().view(torch.int16), k, v, k_words, v_words),
         *(page_table.contiguous(), lengths.contiguous(), partial, best, total, factor, heads),
         *(page_table.shape[1], k.stride(0) // 8, v.stride(0) // 8, splits),
         GROUP=group,
         GROUP16=max(16, 1 << (group - 1).bit_length()),
+        ROWS=min(how.rows, page),
         PAGE=page,
         DIM=dim,
         MXFP8=sfk is not None,
         num_warps=how.warps,
         num_stages=how.stages,
+        **limit,
     )
     many = 1 << (splits - 1).bit_length()
     merge_kernel[(rows,)](partial, best, total, out, splits, SPLITS=many, DIM=dim, num_warps=4)

@@ -1,6 +1,6 @@
-"""Decode attention over a paged cache: online softmax over a share of the pages, then a merge.
+"""Decode attention over a paged cache: online softmax over a share of the tokens, then a merge.
 
-One program reads one KV head of some pages of one sequence, for all query heads of that KV head.
+One program reads one KV head of some tokens of one sequence, for all query heads of that KV head.
 MXFP8 and bfloat16 caches go through the same kernel; MXFP8 is widened after its load, and codes
 times powers of two are exact in bfloat16.
 """
@@ -22,22 +22,20 @@ def _operand(x):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rows(  # type: ignore[no-untyped-def]
-    buf, sf, page, head, heads, stride8, valid,
-    PAGE: tl.constexpr, DIM: tl.constexpr, MXFP8: tl.constexpr,
+def _tile(  # type: ignore[no-untyped-def]
+    buf, sf, page, row, head, heads, stride8, valid,
+    ROWS: tl.constexpr, PAGE: tl.constexpr, DIM: tl.constexpr, MXFP8: tl.constexpr,
 ):  # fmt: skip
-    """One head of one page, [PAGE, DIM]; tokens past the end, whose bytes may be any, are 0."""
-    token = tl.arange(0, PAGE)
-    slot = page * PAGE + token
-    at = (slot * stride8 * 8)[:, None] + (head * DIM + tl.arange(0, DIM))[None, :]
+    """ROWS tokens of one head of one page, [ROWS, DIM]; those past the end, of any bytes, are 0."""
+    at = ((page * PAGE + row) * stride8 * 8)[:, None] + (head * DIM + tl.arange(0, DIM))[None, :]
     if MXFP8:
         code = tl.load(buf + at, mask=valid[:, None], other=0)
-        word = (page * heads + head) * PAGE + token % 32 * (PAGE // 32) + token // 32
+        word = (page * heads + head) * PAGE + row % 32 * (PAGE // 32) + row // 32
         scale = tl.load(sf + word, mask=valid, other=0)
         byte = (scale[:, None] >> (8 * tl.arange(0, 4))[None, :]) & 0xFF
         power = _operand(power_of_two(byte))[:, :, None]
-        value = tl.reshape(_operand(decode_e4m3(code)), (PAGE, 4, DIM // 4)) * power
-        return tl.reshape(value, (PAGE, DIM))
+        value = tl.reshape(_operand(decode_e4m3(code)), (ROWS, 4, DIM // 4)) * power
+        return tl.reshape(value, (ROWS, DIM))
     else:
         word = tl.load(buf + at, mask=valid[:, None], other=0)
         if HARDWARE:
@@ -50,15 +48,15 @@ def _rows(  # type: ignore[no-untyped-def]
 def split_kernel(  # type: ignore[no-untyped-def]
     q, k, v, sfk, sfv, table, lengths, partial, best, total, sm_scale, heads, table_stride, k8, v8,
     splits,
-    GROUP: tl.constexpr, GROUP16: tl.constexpr, PAGE: tl.constexpr, DIM: tl.constexpr,
-    MXFP8: tl.constexpr,
+    GROUP: tl.constexpr, GROUP16: tl.constexpr, ROWS: tl.constexpr, PAGE: tl.constexpr,
+    DIM: tl.constexpr, MXFP8: tl.constexpr,
 ):  # fmt: skip
-    """A share of the pages: the maximum, the sum of exponentials and the weighted sum of V."""
+    """A share of the tiles: the maximum, the sum of exponentials and the weighted sum of V."""
     split, head, s = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + s)
-    pages = (length + PAGE - 1) // PAGE
-    share = (pages + splits - 1) // splits
-    first, last = split * share, tl.minimum(split * share + share, pages)
+    tiles = (length + ROWS - 1) // ROWS
+    share = (tiles + splits - 1) // splits
+    first, last = split * share, tl.minimum(split * share + share, tiles)
     member = tl.arange(0, GROUP16)
     own = member < GROUP
     row = (s * heads + head) * GROUP + member
@@ -68,18 +66,19 @@ def split_kernel(  # type: ignore[no-untyped-def]
     top = tl.full((GROUP16,), -1.0e38, tl.float32)
     weight = tl.full((GROUP16,), 0.0, tl.float32)
     out = tl.full((GROUP16, DIM), 0.0, tl.float32)
-    for p in range(first, last):
-        page = tl.load(table + s * table_stride + p).to(tl.int64)
-        valid = p * PAGE + tl.arange(0, PAGE) < length
-        key = _rows(k, sfk, page, head, heads, k8, valid, PAGE, DIM, MXFP8)
-        value = _rows(v, sfv, page, head, heads, v8, valid, PAGE, DIM, MXFP8)
+    for i in range(first, last):
+        token = i * ROWS + tl.arange(0, ROWS)
+        page = tl.load(table + s * table_stride + i * ROWS // PAGE).to(tl.int64)
+        at, valid = token % PAGE, token < length
+        key = _tile(k, sfk, page, at, head, heads, k8, valid, ROWS, PAGE, DIM, MXFP8)
+        value = _tile(v, sfv, page, at, head, heads, v8, valid, ROWS, PAGE, DIM, MXFP8)
         score = tl.dot(query, tl.trans(key)) * sm_scale
         score = tl.where(valid[None, :], score, -1.0e38)
         higher = tl.maximum(top, tl.reduce(score, 1, larger))
-        share_of = tl.exp2(score - higher[:, None])
+        scaled = tl.exp2(score - higher[:, None])
         shrink = tl.exp2(top - higher)
-        weight = weight * shrink + tl.reduce(share_of, 1, add)
-        out = tl.dot(_operand(share_of), value, out * shrink[:, None])
+        weight = weight * shrink + tl.reduce(scaled, 1, add)
+        out = tl.dot(_operand(scaled), value, out * shrink[:, None])
         top = higher
     at = row * splits + split
     tl.store(best + at, top, mask=own)
