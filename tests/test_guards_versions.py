@@ -59,13 +59,6 @@ PARTING: list[tuple[str, str, str, Deployment, dict[str, Any]]] = [
         "arg-moe-runner-mxfp8",
         P,
         W,
-        on(quantization="mxfp8", moe_runner_backend="flashinfer_megamoe"),
-        {},
-    ),
-    (
-        "arg-moe-runner-mxfp8",
-        P,
-        W,
         on("mi300x", quantization="mxfp8", moe_runner_backend="triton"),
         {},
     ),
@@ -82,7 +75,16 @@ PARTING: list[tuple[str, str, str, Deployment, dict[str, Any]]] = [
         {},
     ),
     ("kv-page128", S, "absent", kv8(page_size=64, attention_backend="triton"), kv()),
-    ("arg-mega-hw", S, "absent", on("h200", moe_a2a_backend="flashinfer_megamoe"), {}),
+    ("imp-flashinfer", "absent", S, on("h200", packages=frozenset()), {}),
+    ("imp-flashinfer", "absent", P, on("h200"), {}),
+    ("imp-flashinfer", "absent", N, on("mi355x", packages=frozenset()), {}),
+    (
+        "moe-runner-unsupported",
+        P,
+        S,
+        on(moe_runner_backend="flashinfer_cutlass"),
+        {**moe(), "config": BLOCK},
+    ),
     ("cfg-method-unknown", P, S, on(), {"config": {"quant_method": "minimax_m3_nvfp4"}}),
     ("cfg-method-unknown", S, P, on("mi355x"), {"config": {"quant_method": "gptq"}}),
     ("cfg-rocm", S, P, on("mi355x"), {"config": {"quant_method": "gptq"}}),
@@ -166,3 +168,17 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_version(version: str) -> None:
     with pytest.raises(InputError, match=r"unknown sglang version .*0\.5\.23, 0132848349"):
         system("sglang", version)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"moe_a2a_backend": "flashinfer_megamoe"}, "--moe-a2a-backend flashinfer_megamoe"),
+        ({"moe_runner_backend": "flashinfer_megamoe"}, "--moe-runner-backend flashinfer_megamoe"),
+        ({"flashinfer_a2a_dispatch_type": "auto"}, "--flashinfer-a2a-dispatch-type"),
+    ],
+)
+def test_a_flag_that_a_version_does_not_have(flags: dict[str, Any], named: str) -> None:
+    check(on(**flags))
+    with pytest.raises(InputError, match=f"SGLang {AUGUST.version} has no {named}: 0.5.23 has it"):
+        check(on(version="0132848", **flags))

@@ -12,6 +12,7 @@ from mxlab.guards.facts import (
     LinearFacts,
     PrologueFacts,
 )
+from mxlab.guards.releases import NEWEST, Release, release
 from mxlab.guards.settings import check_settings
 from mxlab.guards.sglang_prologue import FUNCTIONS
 from mxlab.guards.systems import system
@@ -35,12 +36,28 @@ def _is(kind: type, value: object) -> None:
         raise InputError(f"{quote(value)} is no {kind.__name__}: expected mxlab.{kind.__name__}")
 
 
+def _check_flags(d: Deployment, rules: Release) -> None:
+    """Raise InputError for a flag, or a value of one, that this version of SGLang does not have."""
+    if rules.megamoe:
+        return
+    mega = "flashinfer_megamoe"
+    for flag, there in (
+        (f"--moe-runner-backend {mega}", d.moe_runner_backend == mega),
+        (f"--moe-a2a-backend {mega}", d.moe_a2a_backend == mega),
+        ("--flashinfer-a2a-dispatch-type", d.flashinfer_a2a_dispatch_type is not None),
+    ):
+        if there:
+            raise InputError(f"SGLang {rules.version} has no {flag}: {NEWEST.version} has it")
+
+
 def check_deployment(d: Deployment) -> None:
     """Raise InputError for a deployment that no launch command could name."""
     _is(Deployment, d)
     if not isinstance(d.version, str):
         raise InputError(f"version is {quote(d.version)}: expected text")
-    system(d.system, d.version)
+    asked = system(d.system, d.version)
+    if asked.id == "sglang":
+        _check_flags(d, release(asked.version))
     whole_number("tp", d.tp, 1, _MAX_RANKS)
     whole_number("ep", d.ep, 1, _MAX_RANKS)
     if d.quantization is not None:
