@@ -21,7 +21,7 @@ class Plan:
 
     splits: int
     rows: int = 64
-    warps: int = 2
+    warps: int = 4
     stages: int = 2
     registers: int = 0  # the most that a thread may use; 0 leaves it to the compiler
 

@@ -2,7 +2,8 @@
 
 One program reads one KV head of some tokens of one sequence, for all query heads of that KV head.
 MXFP8 and bfloat16 caches go through the same kernel; MXFP8 is widened after its load, and codes
-times powers of two are exact in bfloat16.
+times powers of two are exact in bfloat16. Tokens are the rows of both products, as the matrix unit
+wants 64 of them, and query heads the columns, of which there are few.
 """
 
 import triton.language as tl
@@ -65,25 +66,25 @@ def split_kernel(  # type: ignore[no-untyped-def]
     query = _operand(bf16_to_f32(word))
     top = tl.full((GROUP16,), -1.0e38, tl.float32)
     weight = tl.full((GROUP16,), 0.0, tl.float32)
-    out = tl.full((GROUP16, DIM), 0.0, tl.float32)
+    out = tl.full((DIM, GROUP16), 0.0, tl.float32)
     for i in range(first, last):
         token = i * ROWS + tl.arange(0, ROWS)
         page = tl.load(table + s * table_stride + i * ROWS // PAGE).to(tl.int64)
         at, valid = token % PAGE, token < length
         key = _tile(k, sfk, page, at, head, heads, k8, valid, ROWS, PAGE, DIM, MXFP8)
         value = _tile(v, sfv, page, at, head, heads, v8, valid, ROWS, PAGE, DIM, MXFP8)
-        score = tl.dot(query, tl.trans(key)) * sm_scale
-        score = tl.where(valid[None, :], score, -1.0e38)
-        higher = tl.maximum(top, tl.reduce(score, 1, larger))
-        scaled = tl.exp2(score - higher[:, None])
+        score = tl.dot(key, tl.trans(query)) * sm_scale
+        score = tl.where(valid[:, None], score, -1.0e38)
+        higher = tl.maximum(top, tl.reduce(score, 0, larger))
+        scaled = tl.exp2(score - higher[None, :])
         shrink = tl.exp2(top - higher)
-        weight = weight * shrink + tl.reduce(scaled, 1, add)
-        out = tl.dot(_operand(scaled), value, out * shrink[:, None])
+        weight = weight * shrink + tl.reduce(scaled, 0, add)
+        out = tl.dot(tl.trans(value), _operand(scaled), out * shrink[None, :])
         top = higher
     at = row * splits + split
     tl.store(best + at, top, mask=own)
     tl.store(total + at, weight, mask=own)
-    tl.store(partial + at[:, None] * DIM + lane[None, :], out, mask=own[:, None])
+    tl.store(partial + at[None, :] * DIM + lane[:, None], out, mask=own[None, :])
 
 
 @jit

@@ -225,3 +225,8 @@ def decode_kernel(  # type: ignore[no-untyped-def]
             qkvr, row8, q_off8, pid % hq, pid // hq * (ROWS * STEPS), tokens, qg, eps, tau, q_out,
             q_scale, hq, ROWS, STEPS, TAU, MXFP8, DIRECT,
         )  # fmt: skip
+
+
+@jit
+def empty_kernel():  # type: ignore[no-untyped-def]
+    """Do nothing: what a launch alone costs."""
