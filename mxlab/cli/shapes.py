@@ -110,8 +110,8 @@ def _differences(found: Shapes) -> tuple[str, ...]:
 def run(args: argparse.Namespace) -> Result:
     """Run the verb."""
     source = model_source(args.config, args.linear)
-    sizes = [plain_number(size) for size in (args.tp, args.ep, args.attn_dp_size)]
-    found = shapes(source, *sizes)  # type: ignore[arg-type]
+    ranks = [plain_number(size) for size in (args.tp, args.ep, args.attn_dp_size)]
+    found = shapes(source, *ranks)  # type: ignore[arg-type]
     claim = describe_quantization(found.config)
     data = {**found.to_json(), "quantization": claim.to_json() if claim else None}
     lines = [_headline(found)]
