@@ -52,7 +52,7 @@ picture: $(VENV)/.lab  ## redraw the README's picture
 constraints: $(VENV)/.all  ## rewrite constraints.txt from the environment
 	$(BIN)/python tools/constraints.py
 
-oracles: $(VENV)/.all  ## the peers that the oracle tests run, their Python alone (45 MB to fetch)
+oracles: $(VENV)/.all  ## the peers that the oracle tests run, their Python alone (100 MB to fetch)
 	$(BIN)/python tools/oracles.py
 
 clean:  ## what was built, not what was installed

@@ -1,7 +1,7 @@
 """Stand-ins for what a peer imports and these tests never run. Lives in the peer's child process.
 
 A stand-in answers any attribute with another one, so that module-level code gets through. The
-peer's own modules are never replaced, and a package that the peer is told is absent is absent.
+peer's own checks are never replaced, and a package that the peer is told is absent is absent.
 """
 
 import importlib.abc
