@@ -65,6 +65,7 @@ def linear_facts(row: Linear, cover: Coverage) -> LinearFacts:
         parts=(row.n,) if row.shard == "replicated" else row.parts,
         quantized=cover.layers > 0,
         why_not=cover.why_not,
+        skip_block_quant_check=row.skip_block_check,
         mixed_shards=cover.mixed,
     )
 

@@ -249,3 +249,19 @@ def test_any_key_replaced(name: str) -> None:
                 refused += 1
         owner[key] = kept
     assert refused
+
+
+def test_the_doctor_knows_which_linears_skip_the_block_check() -> None:
+    """MiMo-V2's qkv is built with skip_block_quant_check=True: its members need not fit 128."""
+    from mxlab import Deployment
+    from mxlab.doctor import evaluate
+    from mxlab.guards import Status
+
+    claim = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    report = evaluate({**config("mimo_v2"), "quantization_config": claim}, Deployment(tp=2))
+    said = {
+        layer.linear.linear: [v.guard for v in layer.verdicts if v.status is Status.STOPS]
+        for layer in report.layers
+    }
+    assert not any(guard.startswith("lin-tp") for guard in said["qkv_proj"])
+    assert "lin-tp-row" in said["o_proj"]  # K = 320 % 128 = 64
