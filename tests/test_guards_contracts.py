@@ -209,6 +209,12 @@ def test_step(scene: tuple[str, Status, Deployment, Any]) -> None:
     assert verdict.because
 
 
+CT: dict[str, Any] = {
+    "config": {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": {"block_structure": [128, 128]}}},
+    }
+}
 BARE: dict[str, Any] = {"config": None}
 DIFFUSION = on(quantization="mxfp8", settings={"diffusion": True})
 
@@ -225,6 +231,12 @@ SCENES: list[tuple[str, Status, Deployment, dict[str, Any]]] = [
     ("moe-runner-unsupported", S, on(moe_runner_backend="marlin"), {**moe(), "config": BLOCK}),
     ("moe-runner-unsupported", P, on(), {**moe(), "config": BLOCK}),
     ("old-triton-k", P, on(), lin(128, 160)),
+    ("lin-tp-ct", P, on(tp=2), lin(384, 256, shard="column") | CT),
+    ("lin-tp-ct", S, on(tp=2), lin(320, 256, shard="column") | CT),
+    ("lin-tp-ct", S, on(tp=2), lin(384, 320, shard="row") | CT),
+    ("lin-tp-ct", P, on(), lin(320, 256, parts=(256, 64)) | CT),  # the last part may
+    ("lin-tp-ct", S, on(), lin(320, 256, parts=(64, 256)) | CT),
+    ("lin-tp-ct", N, on(), lin(320, 256, parts=(64, 256))),
     ("arg-mega-dp", P, mega(8, 8), {}),
     ("arg-mega-dp", S, mega(8, 4), {}),
     ("arg-mega-dp", S, mega(1, 1), {}),

@@ -34,6 +34,10 @@ Setting = tuple[str, str]  # subject and field: ("linear", "k")
 Settings = Mapping[Setting, object]
 
 MXFP8 = {"quant_method": "mxfp8", "activation_scheme": "dynamic", "weight_block_size": [1, 32]}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {"group_0": {"weights": {"block_structure": [128, 128]}}},
+}
 FP8_32 = {
     "quant_method": "fp8",
     "activation_scheme": "dynamic",
@@ -133,6 +137,7 @@ _STARTS: Mapping[str, tuple[Start, ...]] = {
         ({**_PLAIN, **_LINEAR, **_HOPPER_32}, 1),
         ({**_PLAIN, **_AMD, **_LINEAR, ("config", ""): FP8_32}, 1),
         ({**_PLAIN, **_LINEAR, **_CK}, 1),
+        ({**_PLAIN, **_LINEAR, **_SPLIT, ("config", ""): COMPRESSED}, 1),
         (
             {
                 ("deployment", "gpu"): "b200",

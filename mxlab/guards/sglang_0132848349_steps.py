@@ -62,6 +62,7 @@ STEP_SOURCES: dict[str, str] = {
     "cfg-modelopt-fp8-only": "srt/layers/quantization/modelopt_quant.py, "
     "ModelOptFp8Config.from_config",
     "cfg-nvfp4-online-mxfp8": "srt/layers/quantization/nvfp4_online.py:329",
+    "lin-tp-ct": f"{FP8_UTILS}, validate_fp8_block_shape",
     "tp-divides": "srt/distributed/utils.py, ensure_divisibility",
     "moe-tp-div": "srt/layers/moe/fused_moe_triton/layer.py, FusedMoE.__init__",
     "cvt-required": f"{FP8}, Fp8LinearMethod.__init__, Fp8MoEMethod.__init__",
