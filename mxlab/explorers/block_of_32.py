@@ -72,7 +72,7 @@ def view(state: State) -> View:
     try:
         block = quantize_block([number(text) or 0.0 for text in texts], fmt, str(state["rule"]))
     except InputError as error:
-        raise InputError(str(error).replace("values[", "value [")) from None
+        raise InputError(str(error).replace("values[", "value ").replace("]", "", 1)) from None
     fates = [_fate(block, i) for i in range(BLOCK)]
     counts = [sum(fate == one for fate in fates) for one in range(len(_FATES))]
     lost = [f"{counts[i]} {_FATES[i][0]}" for i in (2, 3) if counts[i]]
