@@ -371,6 +371,10 @@ def test_what_does_not_divide_is_a_row() -> None:
         load(k=2**80),
         load(loaded_shape=(1,) * 99),
         load(loaded_shape="8x8"),
+        call("deep_gemm", block=()),
+        call("deep_gemm", block=(1, 32, 1)),
+        call("cutlass", scale_shapes=((1, 2, 3),)),
+        call("marlin"),
         HostPoolFacts(draft=1),  # type: ignore[arg-type]
         scale("mxfp8", 1, 32, 32, 1, 1, values=(1.0, 2.0)),
         scale("mxfp8", 1, 32, 32, 1, 1, values=("x",)),
@@ -384,6 +388,15 @@ def test_bad_steps_are_one_line(bad: Any) -> None:
         check_step(bad)
     assert "\n" not in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tokens": -1}, {"tokens": "3"}, {"do_store": 1}, {"offsets": (0, "1")}, {"kv_dtype": "fp8"}],
+)
+def test_bad_prologues_are_one_line(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="prologue"):
+        check(on(), **ink(**change))
 
 
 def test_every_step_has_rows() -> None:

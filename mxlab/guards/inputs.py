@@ -15,6 +15,7 @@ from mxlab.guards.facts import (
 from mxlab.guards.releases import NEWEST, Release, release
 from mxlab.guards.settings import check_settings
 from mxlab.guards.sglang_prologue import FUNCTIONS
+from mxlab.guards.steps import check_fields
 from mxlab.guards.systems import system
 
 MAX_SIZE = 2**40
@@ -189,6 +190,7 @@ def check_prologue(p: PrologueFacts) -> None:
     whole_number("dkv", p.dkv, 0, MAX_SIZE)
     whole_number("slots", p.slots, 0, MAX_SIZE)
     whole_number("prologue page_size", p.page_size, 1, _MAX_PAGE)
+    check_fields("prologue", p, ("function", "sfk_shape", "sfv_shape"))
     for name, shape in (("sfk_shape", p.sfk_shape), ("sfv_shape", p.sfv_shape)):
         for size in shape or ():
             whole_number(name, size, 0, MAX_SIZE)

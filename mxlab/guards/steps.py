@@ -1,10 +1,12 @@
 """Checks of a step that a person hands to ``check``: one line, the nearest valid value."""
 
 import math
+from collections.abc import Collection
 from dataclasses import fields
+from typing import Any
 
 from mxlab.errors import InputError, choose, quote, whole_number
-from mxlab.guards.facts_steps import STEPS, BlockScaleFacts, Step
+from mxlab.guards.facts_steps import STEPS, BlockScaleFacts, ExpertCallFacts, Step
 
 MAX_SIZE = 2**40
 _MAX_RANK = 8
@@ -62,11 +64,23 @@ kernel_ascend; did you mean 'kernel'?
     if type(step) not in STEPS:
         names = ", ".join(kind.__name__ for kind in STEPS)
         raise InputError(f"step is {quote(step)}: expected one of {names}")
-    name = type(step).__name__
-    for field in fields(step):
-        value, kind = getattr(step, field.name), field.type
-        what = f"{step.subject}: {field.name}"
-        if value is None and "None" in str(kind):
+    check_fields(step.subject, step)
+    if isinstance(step, BlockScaleFacts):
+        _values(step)
+    if isinstance(step, ExpertCallFacts):
+        pairs = (("block", step.block), ("scale_shapes", step.scale_shapes))
+        for name, pair in pairs:
+            if pair is not None and len(pair) != 2:
+                raise InputError(f"expert_call: {name} is {quote(pair)}: expected two of them")
+
+
+def check_fields(subject: str, facts: Any, skip: Collection[str] = ()) -> None:
+    """Raise InputError for a field of a dataclass of facts that has no value of its kind."""
+    name = type(facts).__name__
+    for field in fields(facts):
+        value, kind = getattr(facts, field.name), field.type
+        what = f"{subject}: {field.name}"
+        if field.name in skip or (value is None and "None" in str(kind)):
             continue
         if (name, field.name) in CHOICES:
             choose(field.name, value, dict.fromkeys(CHOICES[name, field.name]))
@@ -81,8 +95,6 @@ kernel_ascend; did you mean 'kernel'?
             whole_number(what, value, 0, MAX_SIZE)
         else:
             _numbers(what, value)
-    if isinstance(step, BlockScaleFacts):
-        _values(step)
 
 
 def _numbers(what: str, value: object) -> None:
