@@ -43,7 +43,7 @@ def test_the_base_install_needs_nothing() -> None:
 
 
 def test_the_extras_are_those_promised_and_all_holds_the_others() -> None:
-    assert set(EXTRAS) == {"arrays", "torch", "lab", "book", "test", "all"}
+    assert set(EXTRAS) == {"arrays", "compiled", "torch", "lab", "book", "test", "all"}
     assert closure("all") == set(EXTRAS)
 
 
