@@ -23,8 +23,8 @@ TOLERANCE = {
     "torch-dequant": 2e-6,
     "triton": 1e-4,  # on Hopper E4M3's sums of a block are kept to about 13 bits
     "triton-skinny": 1e-4,
-    "triton-mixed": 2e-6,
-    "dot_scaled": 1e-5,
+    "triton-mixed": 5e-5,  # float32 sums of 16,416 terms, in the tensor core's own order
+    "dot_scaled": 5e-5,
     "native": 5e-3,  # bfloat16 out
 }
 
@@ -270,8 +270,8 @@ def test_results_repeat_bit_for_bit() -> None:
 
 def _groups(counts: list[int], layout: str) -> tuple[MXArray, MXArray, Any]:
     tokens, experts = (
-        values(sum(counts), 96),
-        np.stack([values(40, 96, i) for i in range(len(counts))]),
+        values(sum(counts), 608),
+        np.stack([values(40, 608, i) for i in range(len(counts))]),
     )
     a = mxlab.quantize(put(tokens), layout=layout)
     e = mxlab.quantize(put(experts), layout=layout)
@@ -288,7 +288,7 @@ def _grouped_kernels() -> list[Callable[..., torch.Tensor]]:
 
 @pytest.mark.parametrize("kernel", _grouped_kernels())
 @pytest.mark.parametrize("layout", ["linear", "tile_128x4"])
-@pytest.mark.parametrize("counts", [[3], [0, 66, 0, 4], [1, 2, 130], [0, 0]])
+@pytest.mark.parametrize("counts", [[3], [0, 66, 0, 4], [300, 0, 257], [0, 0]])
 def test_experts(kernel: Callable[..., torch.Tensor], counts: list[int], layout: str) -> None:
     if not sum(counts) and layout != "linear":
         return

@@ -134,7 +134,8 @@ def draw(plot: Plot, path: str | Path) -> Path:
     axes.set_ylabel("" if bars else plot.y)
     axes.set_title(plot.title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    if plot.lines:
+        axes.legend()
     figure.tight_layout()
     figure.savefig(path)
     header, rows = plot.table()

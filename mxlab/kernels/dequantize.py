@@ -29,7 +29,7 @@ def exact_bf16(value):  # type: ignore[no-untyped-def]
 def _tile(  # type: ignore[no-untyped-def]
     program, codes, scales, out, rows, cols, batch_stride, row_stride, col_stride, scale_bytes,
     BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr, TURN: tl.constexpr,
-    DEAL: tl.constexpr,    BR: tl.constexpr, BC: tl.constexpr,
+    DEAL: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     wide, high = (cols + BC - 1) // BC, (rows + BR - 1) // BR
     batch = (program // (wide * high)).to(tl.int64)
@@ -73,17 +73,17 @@ def _tile(  # type: ignore[no-untyped-def]
 def _one(  # type: ignore[no-untyped-def]
     codes, scales, out, rows, cols, batch_stride, row_stride, col_stride, scale_bytes,
     BF16: tl.constexpr, TILED: tl.constexpr, COLUMN: tl.constexpr, TURN: tl.constexpr,
-    DEAL: tl.constexpr,    BR: tl.constexpr, BC: tl.constexpr,
+    DEAL: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Dequantise codes [batch, rows, cols]: one program for BR x BC values."""
     _tile(tl.program_id(0), codes, scales, out, rows, cols, batch_stride, row_stride, col_stride,
           scale_bytes, BF16, TILED, COLUMN, TURN, DEAL, BR, BC)  # fmt: skip
 
 
-def _tile_shape(rows: int, turned: bool) -> dict[str, int]:
+def _tile_shape(rows: int, square: bool) -> dict[str, int]:
     if INTERPRETED:
         return {"BR": 128, "BC": 256, "num_warps": 4}
-    if turned:
+    if square:
         return {"BR": 64, "BC": 64, "num_warps": 4}
     br, bc, warps = (32, 256, 4) if rows >= 512 else (4, 512, 1)
     return {"BR": br, "BC": bc, "num_warps": warps}
@@ -127,7 +127,7 @@ def dequantize(
     if not tiled and not column and not turned:
         matrices = matrices.reshape(1, -1, matrices.shape[2])
     batch, rows, cols = matrices.shape
-    shape = _tile_shape(rows, turned)
+    shape = _tile_shape(rows, turned or column)
     grid = (batch * -(-rows // shape["BR"]) * -(-cols // shape["BC"]),)
     with on(codes):
         _one[grid](

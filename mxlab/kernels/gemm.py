@@ -1,6 +1,7 @@
 """Launch the portable product kernels: any shape, both orientations, grouped by expert."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,12 +20,12 @@ def _store_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if INTERPRETED else dtype
 
 
-def _shape(m: int, n: int) -> dict[str, int]:
+def _shape(m: int) -> dict[str, int]:
     if INTERPRETED:
         return {"BM": 64, "BN": 128, "num_warps": 4}
-    if m <= 64:
-        return {"BM": 16 if m <= 16 else 64, "BN": 64, "num_warps": 4, "num_stages": 6}
-    return {"BM": 128, "BN": 128, "num_warps": 8, "num_stages": 4}
+    if m <= 16:
+        return {"BM": 16, "BN": 64, "num_warps": 4, "num_stages": 6}
+    return {"BM": 64, "BN": 128, "num_warps": 4, "num_stages": 4}
 
 
 def _run(kernel: Any, a: MXArray, b: MXArray, dtype: torch.dtype, **shape: int) -> Tensor:
@@ -48,16 +49,31 @@ def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, **shape: int) -> Tensor:
 
     ``shape`` overrides BM, BN, num_warps and num_stages.
     """
-    m, n = a.shape[0], b.shape[1 - b.axis]
-    return _run(_blocks, a, b, dtype, **(shape or _shape(m, n)))
+    return _run(_blocks, a, b, dtype, **(shape or _shape(a.shape[0])))
 
 
 def dot_scaled(a: MXArray, b: MXArray, dtype: torch.dtype, **shape: int) -> Tensor:
     """Return the product by Triton's ``tl.dot_scaled``: native on sm_100 and later only."""
-    chosen = {"BM": 128, "BN": 128, "BK": 128, "num_warps": 8, "num_stages": 3, **shape}
+    chosen = {"BM": 128, "BN": 128, "BK": 64, "num_warps": 4, "num_stages": 4, **shape}
     if INTERPRETED:
         chosen = {"BM": 64, "BN": 64, "BK": 128, **shape}
     return _run(_dot_scaled, a, b, dtype, **chosen)
+
+
+@lru_cache(maxsize=64)
+def row_tiles(counts: tuple[int, ...], rows: int, device: torch.device) -> Tensor:
+    """Return int32 (3, tiles): group, first row and end of each tile of at most ``rows`` rows.
+
+    >>> row_tiles((0, 3), 2, torch.device("cpu")).tolist()
+    [[1, 1], [0, 2], [2, 3]]
+    """
+    tiles, start = [], 0
+    for group, count in enumerate(counts):
+        end = start + count
+        tiles += [(group, at, min(at + rows, end)) for at in range(start, end, rows)]
+        start = end
+    table = torch.tensor(tiles, dtype=torch.int32).reshape(-1, 3).T.contiguous()
+    return table.to(device)
 
 
 def grouped(
@@ -89,21 +105,13 @@ def grouped(
         raise InputError(
             f"counts has {len(counts)} entries, sum {sum(counts)}: expected {many}, sum {tokens}"
         )
-    shape = _shape(tokens, n)
-    bm = shape["BM"]
-    groups, firsts, ends, start = [], [], [], 0
-    for expert, count in enumerate(counts):
-        for first in range(start, start + count, bm):
-            groups.append(expert)
-            firsts.append(first)
-            ends.append(min(first + bm, start + count))
-        start += count
+    shape = _shape(tokens)
+    table = row_tiles(tuple(counts), shape["BM"], codes.device)
     out = torch.empty((tokens, n), dtype=_store_dtype(dtype), device=codes.device)
-    if groups and n:
-        table = torch.tensor([groups, firsts, ends], dtype=torch.int32).to(codes.device)
+    if out.numel():
         codes, codes2 = codes.contiguous(), codes2.contiguous()
         with on(codes):
-            _grouped[(len(groups) * -(-n // shape["BN"]),)](
+            _grouped[(table.shape[1] * -(-n // shape["BN"]),)](
                 codes, codes2, scales, scales2, out, *table, n, k, k // 32, tokens, k, n * k, k,
                 scales2.numel() // many, TILED=tiled, **shape,
             )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from mxlab.errors import InputError
 from mxlab.kernels.dequantize import dequantize, operand
+from mxlab.kernels.gemm import row_tiles
 from mxlab.kernels.launch import on
 from mxlab.kernels.skinny import sm90_fault
 from mxlab.mxarray import MXArray
@@ -25,7 +25,7 @@ class Plan:
     warps: int
 
 
-LARGE, SMALL, FEW = Plan(128, 256, 4, 8), Plan(64, 256, 3, 4), Plan(64, 128, 4, 4)
+LARGE, SMALL, FEW = Plan(128, 256, 2, 8), Plan(128, 128, 2, 8), Plan(64, 128, 2, 4)
 
 
 def plan(m: int, n: int) -> Plan:
@@ -62,9 +62,9 @@ def _launch(a: MXArray, b: MXArray, dtype: torch.dtype, plan: Plan, table: Any, 
     flat = codes.reshape(-1, k).contiguous().view(torch.float8_e4m3fn)
     layouts = (
         gl.NVMMASharedLayout(swizzle_byte_width=s, element_bitwidth=w)
-        for s, w in ((64, 8), (128, 16))
+        for s, w in ((128, 8), (128, 16))
     )
-    weights = TensorDescriptor.from_tensor(flat, [plan.bn, 64], next(layouts))
+    weights = TensorDescriptor.from_tensor(flat, [plan.bn, 128], next(layouts))
     tokens = TensorDescriptor.from_tensor(values, [plan.bm, 64], next(layouts))
     three = tuple(table) if grouped else (scales, scales, scales)
     groups = codes.numel() // (n * k)
@@ -88,22 +88,6 @@ def gemm(a: MXArray, b: MXArray, dtype: torch.dtype, *, cut: Plan | None = None)
     n = int(b.codes.shape[0])
     chosen = cut or plan(int(a.shape[0]), n)
     return _launch(a, b, dtype, chosen, None, n)
-
-
-@lru_cache(maxsize=64)
-def row_tiles(counts: tuple[int, ...], rows: int, device: torch.device) -> Tensor:
-    """Return int32 (3, tiles): group, first row and end of each tile of at most ``rows`` rows.
-
-    >>> row_tiles((0, 3), 2, torch.device("cpu")).tolist()
-    [[1, 1], [0, 2], [2, 3]]
-    """
-    tiles, start = [], 0
-    for group, count in enumerate(counts):
-        end = start + count
-        tiles += [(group, at, min(at + rows, end)) for at in range(start, end, rows)]
-        start = end
-    table = torch.tensor(tiles, dtype=torch.int32).reshape(-1, 3).T.contiguous()
-    return table.to(device)
 
 
 def grouped(

@@ -7,6 +7,10 @@ The order of K does not matter to a sum, as long as both operands have the same.
 instruction holds, of 32 neighbours of a row, those at 16 j + 8 h + 2 t + p: four pairs, apart from
 each other. Read as 8 bytes in a row, 8 t + 4 j + 2 h + p, they are one load; the tokens are
 written in that order too (``dequantize(..., dealt=True)``).
+
+All products of a stage have ended before registers are written anew: the instruction reads its A
+operand from them while it runs, and a loop that kept one stage in flight was right alone on the
+GPU and wrong beside other work.
 """
 
 from triton.experimental.gluon import language as gl
@@ -74,56 +78,54 @@ def mixed(  # type: ignore[no-untyped-def]
     base = _base(row, blocks, HOW)
     scales += group * scale_bytes
     top_row = group * N + across * BN
-    steps = (K + 63) // 64
+    steps = (K + 127) // 128
 
-    w_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, 64], weights.layout)
-    x_memory = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BM, 64], tokens.layout)
+    w_memory = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, 128], weights.layout)
+    x_memory = gl.allocate_shared_memory(gl.bfloat16, [2 * STAGES, BM, 64], tokens.layout)
     bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(bars.index(i), count=1)
     hopper.fence_async_shared()
-    LOADED: gl.constexpr = (BN + 2 * BM) * 64
-    for i in gl.static_range(STAGES - 1):
+    LOADED: gl.constexpr = (BN + 2 * BM) * 128
+    for i in gl.static_range(STAGES):
         bar = bars.index(i)
         more = i < steps
         mbarrier.expect(bar, LOADED, pred=more)
-        _load(weights, [top_row, i * 64], bar, w_memory.index(i), pred=more)
-        _load(tokens, [first, i * 64], bar, x_memory.index(i), pred=more)
+        _load(weights, [top_row, i * 128], bar, w_memory.index(i), pred=more)
+        _load(tokens, [first, i * 128], bar, x_memory.index(2 * i), pred=more)
+        _load(tokens, [first, i * 128 + 64], bar, x_memory.index(2 * i + 1), pred=more)
     acc = gl.zeros([BN, BM], gl.float32, layout=acc_layout)
-    b0 = gl.zeros([BN, 32], gl.bfloat16, layout=operand)
-    b1 = gl.zeros([BN, 32], gl.bfloat16, layout=operand)
-    word = _words(scales, base, row < N, 0, blocks, HOW)
+    w0 = _words(scales, base, row < N, 0, blocks, HOW)
     stage = 0
     phase = 0
-    free = STAGES - 1
     for step in range(0, steps):
-        ahead = _words(scales, base, row < N, (step + 1) // 2, blocks, HOW)
-        word = word >> (16 * (step % 2))
-        mbarrier.wait(bars.index(stage), phase)
+        w1 = _words(scales, base, row < N, step + 1, blocks, HOW)
+        bar = bars.index(stage)
+        mbarrier.wait(bar, phase)
         w = w_memory.index(stage)
-        x = x_memory.index(stage)
-        a0 = _scaled(w, word, 0, raw, operand)
-        acc = _mma(a0, x.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        a1 = _scaled(w, word, 1, raw, operand)
-        acc = _mma(a1, x.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
-        # this stage's products go on while the stage before is given back and the next scaled
-        acc, b0, b1 = _mma_wait(2, deps=(acc, b0, b1))
-        _barrier()
-        more = step + STAGES - 1 < steps
-        k = (step + STAGES - 1) * 64
-        bar = bars.index(free)
+        x0 = x_memory.index(2 * stage)
+        x1 = x_memory.index(2 * stage + 1)
+        a0 = _scaled(w, w0, 0, raw, operand)
+        acc = _mma(a0, x0.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        a1 = _scaled(w, w0, 1, raw, operand)
+        acc = _mma(a1, x0.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        a2 = _scaled(w, w0, 2, raw, operand)
+        acc = _mma(a2, x1.slice(0, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        a3 = _scaled(w, w0, 3, raw, operand)
+        acc = _mma(a3, x1.slice(32, 32, dim=1).permute((1, 0)), acc, is_async=True)
+        acc, a0, a1, a2, a3 = _mma_wait(0, deps=(acc, a0, a1, a2, a3))
+        _barrier()  # every warp has read this stage
+        more = step + STAGES < steps
+        k = (step + STAGES) * 128
         mbarrier.expect(bar, LOADED, pred=more)
-        _load(weights, [top_row, k], bar, w_memory.index(free), pred=more)
-        _load(tokens, [first, k], bar, x_memory.index(free), pred=more)
-        b0 = a0
-        b1 = a1
-        word = ahead
-        free = stage
+        _load(weights, [top_row, k], bar, w, pred=more)
+        _load(tokens, [first, k], bar, x0, pred=more)
+        _load(tokens, [first, k + 64], bar, x1, pred=more)
+        w0 = w1
         stage += 1
         if stage == STAGES:
             stage = 0
             phase ^= 1
-    acc, b0, b1 = _mma_wait(0, deps=(acc, b0, b1))
     _barrier()
     for i in gl.static_range(STAGES):
         mbarrier.invalidate(bars.index(i))

@@ -112,7 +112,7 @@ KERNELS: dict[str, Kernel] = {
     "mixed": Kernel(
         function=_gluon("mixed"),
         types=("WEIGHTS", "TOKENS", "*u8", "*bf16", "*i32", "*i32", "*i32", *_INT * 5),
-        constants={"BN": 128, "BM": 256, "STAGES": 4, "HOW": 0, "GROUPED": True, "WARPS": 8},
+        constants={"BN": 128, "BM": 256, "STAGES": 2, "HOW": 0, "GROUPED": True, "WARPS": 8},
         warps=8,
         only=90,
         gluon=True,
@@ -125,7 +125,7 @@ def _types(name: str, row: Kernel) -> tuple[str, ...]:
     if name == "skinny":
         first = _descriptor("fp8e4nv", bn, 128), _descriptor("fp8e4nv", bm, 128)
     elif name == "mixed":
-        first = _descriptor("fp8e4nv", bn, 64), _descriptor("bf16", bm, 64)
+        first = _descriptor("fp8e4nv", bn, 128), _descriptor("bf16", bm, 64)
     else:
         return row.types
     return (*first, *row.types[2:])

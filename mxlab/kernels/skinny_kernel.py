@@ -121,7 +121,7 @@ def skinny(  # type: ignore[no-untyped-def]
 
     ``parts``: float32 [SPLIT, tiles, BN * BM], written instead of ``out`` where SPLIT > 1. CAP: a
     power of two, at least the groups of four blocks of one program. PARTS: products of blocks in
-    flight before they are scaled, 3 being one ahead.
+    flight before they are scaled, 4 or 1.
     """
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BM, 32]
@@ -174,27 +174,6 @@ def skinny(  # type: ignore[no-untyped-def]
             p2 = _dot(w, x, zero, 2)
             p3 = _dot(w, x, zero, 3)
             p0, p1, p2, p3 = _mma_wait(0, deps=(p0, p1, p2, p3))
-        elif PARTS == 3:  # one product ahead of the sums
-            p0 = _dot(w, x, zero, 0)
-            p1 = _dot(w, x, zero, 1)
-            p0 = _mma_wait(1, deps=(p0,))
-            acc = _promote(acc, p0, w0, x0, 0)
-            p2 = _dot(w, x, zero, 2)
-            p1 = _mma_wait(1, deps=(p1,))
-            acc = _promote(acc, p1, w0, x0, 1)
-            p3 = _dot(w, x, zero, 3)
-            p2 = _mma_wait(1, deps=(p2,))
-            acc = _promote(acc, p2, w0, x0, 2)
-            p3 = _mma_wait(0, deps=(p3,))
-        elif PARTS == 2:
-            p0 = _dot(w, x, zero, 0)
-            p1 = _dot(w, x, zero, 1)
-            p0, p1 = _mma_wait(0, deps=(p0, p1))
-            acc = _promote(acc, p0, w0, x0, 0)
-            acc = _promote(acc, p1, w0, x0, 1)
-            p2 = _dot(w, x, zero, 2)
-            p3 = _dot(w, x, zero, 3)
-            p2, p3 = _mma_wait(0, deps=(p2, p3))
         else:
             p0 = _mma_wait(0, deps=(_dot(w, x, zero, 0),))
             acc = _promote(acc, p0, w0, x0, 0)
@@ -211,7 +190,6 @@ def skinny(  # type: ignore[no-untyped-def]
         if PARTS == 4:
             acc = _promote(acc, p0, w0, x0, 0)
             acc = _promote(acc, p1, w0, x0, 1)
-        if PARTS == 4 or PARTS == 2:
             acc = _promote(acc, p2, w0, x0, 2)
         acc = _promote(acc, p3, w0, x0, 3)
         w_nan = w_nan | _nan(w0)
