@@ -67,7 +67,7 @@ def drawn(
 ) -> tuple[dict[str, Any], Arrays]:
     """Draw a call: (scalars, arrays). Buffers are filled with a pattern, slots are distinct."""
     rng = np.random.default_rng(seed)
-    dq, dkv, slots = q_heads * 128, kv_heads * 128, 2 * max(page, 128)
+    dq, dkv, slots = q_heads * 128, kv_heads * 128, -(-256 // page) * page
     q = 3
     sequences = {"verify": tokens // q, "extend": 3, "decode": tokens}[mode]
     pool = 2 * sequences + 2

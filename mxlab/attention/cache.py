@@ -23,22 +23,24 @@ _STORE = ("kv-no-scales", "kv-page128", "kv-sf-dim4")
 
 
 def verdicts(
-    head_dim: int, v_head_dim: int, kv_heads: int, page_size: int, gpu: str = "b200"
+    head_dim: int, v_head_dim: int, kv_heads: int, page_size: int, *, fused: bool = True
 ) -> list[Verdict]:
     """Return what SGLang's guards say of an MXFP8 cache of these sizes, in its own order.
 
     Attention is FA4's, with Q scales from the layer, as Inkling's is: the one path that works.
+    ``fused``: the pool quantises K and V itself, as it does by default.
 
-    >>> [v.guard for v in verdicts(96, 96, 8, 128) if v.status is Status.STOPS]
+    >>> [v.guard for v in verdicts(96, 96, 8, 128, fused=False) if v.status is Status.STOPS]
     ['kv-sf-dim4']
     """
     deployment = Deployment(
-        gpu=gpu,
+        gpu="b200",
         kv_cache_dtype="mxfp8",
         page_size=page_size,
         architecture="InklingForConditionalGeneration",
         speculative_eagle_topk=2,  # so that FA4 does not overrule the page size
         attention_backend="fa4",
+        env={} if fused else {"SGLANG_OPT_INKLING_MXFP8_FUSED_QUANT_STORE": "0"},
     )
     heads = KvCacheFacts(head_dim=head_dim, v_head_dim=v_head_dim, kv_heads=kv_heads)
     return [v for v in check(deployment, kv_cache=heads) if guard(v.guard).subject == "kv_cache"]
@@ -52,7 +54,8 @@ class PagedKVCache:
     [size + page, KV heads, head_dim], uint8 codes or uint16 bits of bfloat16; ``sfk``, ``sfv``
     uint8 [pages, KV heads, 32, 4, head_dim / 32] for pages of 128, else [slots, KV heads,
     head_dim / 32]. All start at zero: a scale byte of 255 would be NaN. Raises GuardTripped, with
-    SGLang's text, where its allocation stops.
+    SGLang's text, where its allocation stops. ``fused_store=False`` hands scales to the pool's
+    store, which then looks at the head size.
 
     >>> cache = PagedKVCache(256, kv_heads=2)
     >>> cache.sfk.shape, cache.bytes_per_token
@@ -68,6 +71,7 @@ class PagedKVCache:
         v_head_dim: int | None = None,
         page_size: int = 128,
         dtype: str = "mxfp8",
+        fused_store: bool = True,
     ) -> None:
         self.page_size = whole_number("page_size", page_size, 1, 2**20)
         self.size = whole_number("size", size, 0, 2**31, multiple_of=self.page_size)
@@ -78,7 +82,9 @@ class PagedKVCache:
         self.mxfp8 = choose("dtype", dtype, {"mxfp8": True, "bf16": False})
         self._verdicts: list[Verdict] = []
         if self.mxfp8:
-            self._verdicts = verdicts(head_dim, v_head_dim, kv_heads, page_size)
+            self._verdicts = verdicts(
+                head_dim, v_head_dim, kv_heads, page_size, fused=fused_store
+            )
             self._stop(("kv-hd32", "kv-vhd32"))
         word: Any = np.uint8 if self.mxfp8 else np.uint16
         self.k_buf = np.zeros((self.slots, kv_heads, head_dim), word)
@@ -125,6 +131,12 @@ class PagedKVCache:
             if v.guard in after and v.status is Status.STOPS:
                 return f"{v.message} ({v.guard}: {v.because})"
         return None
+
+    @property
+    def silent_faults(self) -> list[str]:
+        """What goes wrong without a word: SGLang raises nothing and the answer is not right."""
+        silent = [v for v in self._verdicts if v.status is Status.SILENT]
+        return [f"{v.guard}: {v.because}" for v in silent]
 
     def slots_of(self, page_table: Any, length: int) -> NDArray[np.int64]:
         """Return the slots of tokens 0..length - 1 of a sequence whose pages are ``page_table``.
