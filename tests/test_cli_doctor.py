@@ -221,7 +221,8 @@ def test_the_file_holds_what_the_format_prints(
     suffix = {".html": "html", ".csv": "csv", ".xml": "junit", ".json": "json", ".txt": "table"}
     shape = form or suffix[Path(name).suffix]
     base = ("doctor", "Llama-3.1-8B", "--gpu", "b200", *sweep)
-    path = tmp_path / name
+    path = tmp_path / ("long" * 25) / name  # the line below it names it whole
+    path.parent.mkdir()
     extra = ("--format", form) if form else ()
     code, out, err = call(capsys, *base, *extra, "--output", str(path))
     assert (code, err) == (0, "") and out.startswith(f"wrote '{path}'") and out.count("\n") == 2

@@ -203,14 +203,14 @@ def run(args: argparse.Namespace) -> Result:
     if args.output is None:
         args.json = form == "json"  # the command line prints the JSON itself
         return answer
-    from mxlab.report.common import write_whole
+    from mxlab.report.common import clean, write_whole
 
     text = answer.text
     if form == "json":
         text = json.dumps({"schema": 1, "verb": "doctor", **answer.data}, indent=2, allow_nan=False)
     write_whole(args.output, text + "\n")
     args.json = False
-    wrote = f"wrote {quote(args.output)} ({FORMATS[form]})"
+    wrote = f"wrote {clean(args.output)!r} ({FORMATS[form]})"  # whole, however long: to be copied
     return Result(answer.data, f"{wrote}\n{answer.summary}", answer.exit_code)
 
 
