@@ -17,6 +17,7 @@ EXPLORERS = {
     "one_byte": "OneByte",
     "block_of_32": "BlockOf32",
     "which_scale": "WhichScale",
+    "two_axes": "TwoAxes",
     "will_it_run": "WillItRun",
 }
 

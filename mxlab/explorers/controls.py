@@ -6,6 +6,7 @@ nearest valid value, or the default where there is no nearest one.
 
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,17 @@ _BETWEEN = re.compile(r"[\s,;]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What every control has; ``group`` is the heading that the face puts it under."""
+    """What every control has; ``group`` is the heading that the face puts it under.
+
+    ``when`` is (another control, values): only at one of these does the control do anything, and
+    only then does the face show it.
+    """
 
     name: str
     label: str
     group: str = ""
     help: str = ""
+    when: tuple[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +161,9 @@ State = dict[str, int | str]
 
 
 def _spec(control: AnyControl, kind: str) -> dict[str, Any]:
+    when = {"when": [control.when[0], list(control.when[1])]} if control.when else {}
     return {
+        **when,
         "kind": kind,
         "name": control.name,
         "label": control.label,
@@ -178,3 +186,23 @@ def clean(controls: Sequence[AnyControl], state: object) -> State:
         else control.default
         for control in controls
     }
+
+
+def shown(controls: Sequence[AnyControl], state: State) -> list[AnyControl]:
+    """Return the controls that do anything at this state.
+
+    >>> odd = Int(name="b", label="B", default=1, low=0, high=9, when=("a", ("1",)))
+    >>> [control.name for control in shown([odd], {"a": 1}) + shown([odd], {"a": 2})]
+    ['b']
+    """
+    return [c for c in controls if not c.when or str(state[c.when[0]]) in c.when[1]]
+
+
+def command(name: str, controls: Sequence[AnyControl], state: State) -> str:
+    """Return the command line that prints the explorer ``name`` at this state.
+
+    >>> command("x", [Int(name="n", label="N", default=4, low=1, high=8)], {"n": 5})
+    'mxlab explore x n=5'
+    """
+    changed = [f"{c.name}={state[c.name]}" for c in controls if state[c.name] != c.default]
+    return shlex.join(["mxlab", "explore", name, *changed])
