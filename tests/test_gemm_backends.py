@@ -256,6 +256,7 @@ def test_crossovers_on_a_gpu() -> None:
     few, many = operand(values(64, 64), "triton"), operand(values(4096, 64), "triton")
     if torch.cuda.get_device_capability() == (9, 0):
         assert gemm.why(few, many).backend == "triton-skinny"
+        assert gemm.why(operand(values(512, 64), "triton"), many).backend == "triton-mixed"
         assert gemm.why(many, many).backend == "torch-dequant"
 
 

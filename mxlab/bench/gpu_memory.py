@@ -127,7 +127,8 @@ def bench_quantize_gpu(
         add("mxlab triton, both axes from one read", lambda x: quantize_both(x, "e4m3", rule),
             read + 2 * written, "checked in the tests")  # fmt: skip
     copy = torch.empty_like(inputs[0])
-    add("copy of x", lambda x: torch.add(x, 0.0, out=copy), 2 * read, "", "copy")
+    add("copy of x, by a kernel", lambda x: torch.add(x, 0.0, out=copy), 2 * read, "", "copy")
+    add("copy of x, copy_", lambda x: copy.copy_(x), 2 * read, "", "copy")
     peer = _torchao(rule)
     if peer is not None:
         add("torchao to_mx + to_blocked, compiled", peer, read + written, "", "torchao")
@@ -160,14 +161,15 @@ def bench_layout(*, rows: int = 65536, cols: int = 1024) -> Report:
     same = torch.equal(found, wanted)
     back = torch.equal(deinterleave(tiled[0], rows, cols), plain[0])
     moved = 2.0 * rows * cols
-    out = torch.empty_like(plain[0])
+    words = [x.view(-1).view(torch.int64) if x.numel() % 8 == 0 else x for x in plain]
+    out = torch.empty_like(words[0])
     timed: list[tuple[str, list[Callable[[], Any]], str, str]] = [
         ("mxlab triton, interleave", [lambda x=x: interleave(x) for x in plain],  # type: ignore[misc]
          right("interleave", same, f"{spot} rows equal to the reference"), ""),
         ("mxlab triton, deinterleave",
          [lambda x=x: deinterleave(x, rows, cols) for x in tiled],  # type: ignore[misc]
          right("deinterleave", back, "round trip equal"), ""),
-        ("copy", [lambda x=x: torch.bitwise_not(x, out=out) for x in plain], "", "copy"),  # type: ignore[misc]
+        ("copy", [lambda x=x: torch.bitwise_not(x, out=out) for x in words], "", "copy"),  # type: ignore[misc]
     ]  # fmt: skip
     results = [
         Row(name=name, peer=bool(family), timing=graph_timing(calls), checked=checked,

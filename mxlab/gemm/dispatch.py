@@ -24,6 +24,7 @@ CROSSOVERS: tuple[Crossover, ...] = (
     Crossover(device="numpy", max_m=None, backend="numpy", measured=_CPU),
     Crossover(device="cpu", max_m=None, backend="torch-dequant", measured=_CPU),
     Crossover(device="sm_90", max_m=64, backend="triton-skinny", measured=_H200),
+    Crossover(device="sm_90", max_m=512, backend="triton-mixed", measured=_H200),
     Crossover(device="sm_90", max_m=None, backend="torch-dequant", measured=_H200),
     Crossover(
         device="sm_100",
