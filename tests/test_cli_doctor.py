@@ -234,7 +234,7 @@ def test_the_file_holds_what_the_format_prints(
     else:
         assert printed == written
     assert sweep or written.startswith(start)
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_report_of_a_model_that_stops_exits_with_1_in_every_format(
