@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from mxlab.errors import choose
 from mxlab.guards.engine import Guard
@@ -22,17 +22,43 @@ class System:
     version: str
     source: str  # where the rows were read, and when
     server: bool  # loads a model; otherwise a library that is called
-    guards: tuple[Guard, ...]
+    load: Callable[[], tuple[Guard, ...]]  # its rows, in the order in which it meets them
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dense: str = ""  # of a library: the function that multiplies one dense MXFP8 linear
     commit: str = ""  # whole hash, where the version is a commit and not a release
-    absent: Mapping[str, str] = field(default_factory=dict)  # newer guard -> why it is not here
+    why_absent: Callable[[], Mapping[str, str]] = dict
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Its rows, in the order in which it meets them."""
+        return _loaded(self.load)
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """A newer version's guard -> why it is not here."""
+        return self.why_absent()
+
+
+@cache
+def _loaded(load: Callable[[], tuple[Guard, ...]]) -> tuple[Guard, ...]:
+    return load()
+
+
+def _august() -> tuple[Guard, ...]:
+    from mxlab.guards import sglang_0132848349
+
+    return sglang_0132848349.GUARDS
+
+
+def _not_in_august() -> Mapping[str, str]:
+    from mxlab.guards.sglang_0132848349_sources import ABSENT
+
+    return ABSENT
 
 
 def _sglang() -> tuple[System, ...]:
-    from mxlab.guards import sglang, sglang_0132848349
+    from mxlab.guards import sglang
     from mxlab.guards.releases import AUGUST
-    from mxlab.guards.sglang_0132848349_sources import ABSENT
 
     return (
         System(
@@ -41,17 +67,17 @@ def _sglang() -> tuple[System, ...]:
             version=sglang.VERSION,
             source="the wheel on PyPI, read 2026-11",
             server=True,
-            guards=sglang.GUARDS,
+            load=lambda: sglang.GUARDS,
         ),
         System(
             id="sglang",
             name="SGLang",
-            version=sglang_0132848349.VERSION,
+            version=AUGUST.version,
             source="the commit of 2026-08-27, from the wheels before and after it, read 2026-11",
             server=True,
-            guards=sglang_0132848349.GUARDS,
+            load=_august,
             commit=AUGUST.commit,
-            absent=ABSENT,
+            why_absent=_not_in_august,
         ),
     )
 
@@ -66,7 +92,7 @@ def _flashinfer() -> tuple[System, ...]:
             version=flashinfer.VERSION,
             source="the wheel on PyPI, Python and CUDA sources, read 2026-11",
             server=False,
-            guards=flashinfer.GUARDS,
+            load=lambda: flashinfer.GUARDS,
             functions=flashinfer.FUNCTIONS,
             dense="mm_mxfp8",
         ),
@@ -83,7 +109,7 @@ def _torch() -> tuple[System, ...]:
             version=torch.VERSION,
             source=torch.SOURCE,
             server=False,
-            guards=torch.GUARDS,
+            load=lambda: torch.GUARDS,
             functions=torch.FUNCTIONS,
             dense="scaled_mm",
         ),
@@ -100,7 +126,7 @@ def _torchao() -> tuple[System, ...]:
             version=torchao.VERSION,
             source=torchao.SOURCE,
             server=False,
-            guards=torchao.GUARDS,
+            load=lambda: torchao.GUARDS,
             functions=torchao.FUNCTIONS,
             dense="MXDynamicActivationMXWeightConfig",
         ),
@@ -118,7 +144,7 @@ def _vllm() -> tuple[System, ...]:
                 version=release.version,
                 source=vllm.SOURCE,
                 server=True,
-                guards=vllm.guards(release),
+                load=partial(vllm.guards, release),
                 functions=vllm.FUNCTIONS,
                 dense="init_mxfp8_linear_kernel",
             )
@@ -137,7 +163,7 @@ def _transformer_engine() -> tuple[System, ...]:
             version=transformer_engine.VERSION,
             source=transformer_engine.SOURCE,
             server=False,
-            guards=transformer_engine.GUARDS,
+            load=lambda: transformer_engine.GUARDS,
             functions=transformer_engine.FUNCTIONS,
             dense="Linear",
         ),
@@ -154,7 +180,7 @@ def _cublaslt() -> tuple[System, ...]:
             version=cublaslt.VERSION,
             source=cublaslt.SOURCE,
             server=False,
-            guards=cublaslt.GUARDS,
+            load=lambda: cublaslt.GUARDS,
             functions=cublaslt.FUNCTIONS,
             dense="cublasLtMatmul",
         ),
@@ -172,7 +198,7 @@ def _triton() -> tuple[System, ...]:
                 version=release.version,
                 source=triton.SOURCE,
                 server=False,
-                guards=triton.guards(release),
+                load=partial(triton.guards, release),
                 functions=triton.FUNCTIONS,
                 dense="matmul_kernel",
             )
@@ -192,7 +218,7 @@ def _deepgemm() -> tuple[System, ...]:
                 version=release.version,
                 source=release.source,
                 server=False,
-                guards=deepgemm.table(release),
+                load=partial(deepgemm.table, release),
                 functions=deepgemm.FUNCTIONS,
                 dense="fp8_gemm_nt",
             )
