@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test book serve lint format bench picture constraints oracles clean
+.PHONY: help lab test test-gpu book serve lint format bench picture constraints oracles clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,6 +27,11 @@ test: $(VENV)/.all node_modules/.mxlab | system  ## lint, book build, every test
 	$(MAKE) --no-print-directory lint book oracles
 	$(BIN)/python -m pytest $(ARGS)
 	node --test tests/node
+
+test-gpu:  ## the kernels' tests on this machine's GPU, with the torch that is installed (PYTHON)
+	@$(PYTHON) -c 'import torch; assert torch.cuda.is_available(), "torch finds no CUDA GPU here"'
+	PYTHONPATH=. $(PYTHON) -m pytest $(ARGS) tests/test_kernels_quantize.py tests/test_kernels_dequantize.py \
+	  tests/test_kernels_ptx.py tests/test_gemm_backends.py tests/test_torch_arrays.py
 
 book: $(VENV)/.all node_modules/.mxlab  ## the site, built strictly, into _build/html
 	$(BIN)/python tools/build_book.py

@@ -18,6 +18,7 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     roof: tuple[float, float] | None = None  # GB/s and TFLOP/s
+    joined: bool = True  # points of one name by a line
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return (header, rows) of everything that is drawn."""
@@ -78,17 +79,22 @@ def roofline(run: Mapping[str, Any]) -> Plot:
         log_x=True,
         log_y=True,
         roof=(ceilings["GB/s"], ceilings["TFLOP/s"]),
+        joined=False,
     )
 
 
 def fraction(run: Mapping[str, Any]) -> Plot:
-    """Return how much of the ceiling the fastest row of mxlab reaches, for each measurement."""
-    lines: dict[str, list[tuple[Any, float]]] = {"fastest of mxlab": [], "fastest peer": []}
+    """Return how much of the ceiling mxlab's fastest row reaches, and cuBLAS bf16 or the copy."""
+    ours, theirs = "fastest of mxlab", "cuBLAS bf16 or a copy"
+    lines: dict[str, list[tuple[Any, float]]] = {ours: [], theirs: []}
     for name, report in run["reports"].items():
-        for kind, peer in (("fastest of mxlab", False), ("fastest peer", True)):
-            rows = [r for r in report["rows"] if r["peer"] == peer and r.get("of_ceiling")]
-            if rows:
-                best = min(rows, key=lambda r: r["seconds"]["median"])
+        for kind, rows in (
+            (ours, [r for r in report["rows"] if not r["peer"]]),
+            (theirs, [r for r in report["rows"] if r["name"].startswith(("cuBLAS", "copy"))]),
+        ):
+            measured = [r for r in rows if r.get("of_ceiling")]
+            if measured:
+                best = min(measured, key=lambda r: r["seconds"]["median"])
                 lines[kind].append((name, best["of_ceiling"]))
     return Plot(
         name="fraction",
@@ -115,13 +121,17 @@ def draw(plot: Plot, path: str | Path) -> Path:
         if bars:
             axes.plot(ys, xs, "os"[index % 2], label=name)
         else:
-            axes.plot(xs, ys, marker="os^vDPX*"[index % 8], label=name)
+            line = "-" if plot.joined else ""
+            axes.plot(xs, ys, line, marker="os^vDPX*"[index % 8], label=name)
     if plot.roof is not None:
         low, high = 1.0, 1e4
         knee = plot.roof[1] / plot.roof[0] * 1e3
         line = [low, knee, high]
         axes.plot(
-            line, [low * plot.roof[0] / 1e3, plot.roof[1], plot.roof[1]], "k--", label="ceiling"
+            [low, knee, high],
+            [low * plot.roof[0] / 1e3, plot.roof[1], plot.roof[1]],
+            "k--",
+            label="ceiling",
         )
     if bars:
         axes.set_xlim(0, 1.1)
