@@ -9,6 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SHOWN = 80  # characters of a hostile value that a message repeats
+_LISTED = 60  # names that one line lists; of a longer table it names some
 
 
 class InputError(ValueError):
@@ -51,6 +52,8 @@ def choose(kind: str, value: object, table: Mapping[str, T]) -> T:
         if value.lower() in table:
             return table[value.lower()]
     names = ", ".join(table)
+    if len(table) > _LISTED:
+        names = f"{len(table)} names, such as {', '.join(list(table)[:3])}"
     hint = nearest(value, table) if isinstance(value, str) else ""
     raise InputError(f"unknown {kind} {quote(value)}: expected one of {names}{hint}")
 

@@ -15,7 +15,7 @@ from mxlab.guards import SYSTEMS, CallFacts, Deployment, Status, check, facts, g
 from mxlab.guards.call_examples import TRIPS, trips
 from mxlab.guards.call_rows import misread, scale_bytes
 from mxlab.guards.calls import DTYPES, ORDERS
-from mxlab.guards.systems import System
+from mxlab.guards.systems import System, system
 from mxlab.hardware import GPUS
 from mxlab.layout import LAYOUTS, layout
 
@@ -81,17 +81,20 @@ def test_systems_name_what_they_have(asked: System) -> None:
 
 
 def test_a_table_is_imported_when_it_is_asked_for() -> None:
-    """SGLang's alone for a doctor of SGLang; one library's for a call of that library."""
+    """SGLang's newest alone for a doctor of SGLang; one library's for a call of that library."""
     code = (
         "import sys, mxlab.guards as g;"
-        "names = ('flashinfer', 'deepgemm', 'vllm', 'torchao');"
+        "names = ('flashinfer', 'deepgemm', 'vllm', 'torchao', 'sglang_0132848349');"
         "seen = lambda: [n for n in names if f'mxlab.guards.{n}' in sys.modules];"
         "g.check(g.Deployment(), linear=g.LinearFacts('x', 128, 128)); g.guard('wsp-deepgemm');"
-        "before = seen(); g.system('deepgemm'); print(before, seen(), len(g.SYSTEMS), seen())"
+        "before = seen(); g.system('deepgemm'); print(before, seen(), len(g.SYSTEMS), seen());"
+        "print(len(g.system('sglang', '0132848').guards), seen()[4:])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     every = "['flashinfer', 'deepgemm', 'vllm', 'torchao']"
-    assert run.stdout.strip() == f"[] ['deepgemm'] {len(SYSTEMS)} {every}"
+    first, second = run.stdout.splitlines()
+    assert first == f"[] ['deepgemm'] {len(SYSTEMS)} {every}"
+    assert second == f"{len(system('sglang', '0132848').guards)} ['sglang_0132848349']"
     with pytest.raises(AttributeError):
         mxlab.guards.NOTHING  # noqa: B018
 

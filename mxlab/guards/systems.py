@@ -290,15 +290,19 @@ def all_guards() -> tuple[Guard, ...]:
 
 
 @cache
-def _rows(id: str) -> Mapping[str, Guard]:
-    """Return the rows of every version of a system; where two share an id, the newest one's."""
-    return {row.id: row for known in reversed(versions(id)) for row in known.guards}
+def _rows(id: str, version: str) -> Mapping[str, Guard]:
+    return {row.id: row for row in system(id, version).guards}
 
 
 def find_guard(id: object) -> Guard:
-    """Return the row called ``id`` of any system, or raise InputError with the nearest ids."""
+    """Return the row called ``id`` of any system, or raise InputError with the nearest ids.
+
+    Where versions of a system share an id, the row is the newest one's.
+    """
     if isinstance(id, str):
-        for name in IDS:
-            if id in (rows := _rows(name)):
-                return rows[id]
-    return choose("guard", id, {key: row for name in IDS for key, row in _rows(name).items()})
+        for name in IDS:  # what comes after the row is not imported
+            for known in versions(name):
+                if id in (rows := _rows(name, known.version)):
+                    return rows[id]
+    every = [_rows(name, known.version) for name in IDS for known in reversed(versions(name))]
+    return choose("guard", id, {key: row for rows in every for key, row in rows.items()})
