@@ -1,7 +1,7 @@
 """Compile the prologue kernels for a GPU that is not there: ``python prologue_ptx.py 90 100``.
 
-Prints one line a kernel: name, capability, then counts of what its code must and must not hold. Run where
-TRITON_INTERPRET is 0.
+Prints one line a kernel: name, capability, then counts of what its code must and must not hold.
+Run where TRITON_INTERPRET is 0.
 """
 
 import re

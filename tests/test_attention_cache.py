@@ -1,5 +1,7 @@
 """The paged cache: addresses, allocation, store and gather, and where other head sizes fail."""
 
+import subprocess
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import mxlab.attention
 from mxlab.attention.cache import PagedKVCache
 from mxlab.attention.checks import GuardTripped
 from mxlab.attention.pages import KVShape
@@ -181,3 +184,18 @@ def test_bad_arguments() -> None:
         cache.slots_of(np.array([1]), 200)
     with pytest.raises(InputError, match="k has shape"):
         cache.store([0], values(1, 1, 64), values(1, 1, 128))
+
+
+def test_addresses_need_no_numpy() -> None:
+    """An explorer runs them in a browser, where there is none."""
+    code = "import sys; sys.modules['numpy'] = None; from mxlab.attention.pages import KVShape; "
+    code += "from mxlab.attention import KVShape as same; print(same is KVShape)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("True\n", "")
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    for name in mxlab.attention.__all__:
+        assert callable(getattr(mxlab.attention, name))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        mxlab.attention.nonsense  # noqa: B018

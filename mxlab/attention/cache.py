@@ -82,9 +82,7 @@ class PagedKVCache:
         self.mxfp8 = choose("dtype", dtype, {"mxfp8": True, "bf16": False})
         self._verdicts: list[Verdict] = []
         if self.mxfp8:
-            self._verdicts = verdicts(
-                head_dim, v_head_dim, kv_heads, page_size, fused=fused_store
-            )
+            self._verdicts = verdicts(head_dim, v_head_dim, kv_heads, page_size, fused=fused_store)
             self._stop(("kv-hd32", "kv-vhd32"))
         word: Any = np.uint8 if self.mxfp8 else np.uint16
         self.k_buf = np.zeros((self.slots, kv_heads, head_dim), word)

@@ -1,7 +1,7 @@
 """The checks of the real prologue, in the order in which it makes them, with its exact texts.
 
-Rows that ``mxlab.guards`` has too take text and predicate from there. Nothing is written before
-the last of them has passed.
+Texts come from the guard table, and the predicates of shapes too; strides, sizes and dtypes are
+looked at here, where the arrays are. Nothing is written before the last check has passed.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,14 +31,11 @@ Fault = str | None  # what is wrong, in numbers; None where the check holds
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its guard id, its text, and what it finds.
-
-    ``{prologue}`` in a text is ``fused prologue`` or what decode and extend say instead.
-    """
+    """One check: its guard id, what it finds, and which of the guard's texts is meant."""
 
     id: str
-    text: str
     find: Callable[[Arguments], Fault]
+    message: int = 0
 
 
 def _from_table(id: str) -> Callable[[Arguments], None]:
@@ -192,35 +189,31 @@ def _tau_size(a: Arguments) -> Fault:
 
 _PYTHON = ("ink-py-dims", "ink-py-sf", "ink-py-shape", "ink-py-contig")
 
-#: id -> check, of those whose predicate the guard table does not have. What a caller cannot reach
+#: id -> check, of those that look at arrays. What a caller cannot reach
 #: is left out: the wrapper allocates Q and its scales itself, flattens tau to float32, and has
 #: looked at the shape of the scale buffers before
 CHECKS: dict[str, Check] = {
     check.id: check
     for check in (
-        Check("ink-cu-t", "T != B*q", _tokens),
-        Check("ink-cu-row", "qkvr must be row-major with 16B-aligned rows", _rows),
-        Check("ink-cu-off", "slice offsets must be 16B aligned", _offsets),
-        Check("ink-cu-si", "si must cover T tokens", _si),
-        Check("ink-cu-cu", "cu must be [B+1]", _cu),
-        Check("ink-cu-seq", "per-seq arrays must be [B]", _per_sequence),
-        Check("ink-cu-kvstride", "kv buf stride mismatch", _slot_stride),
-        Check("ink-cu-conv", "conv caches must be channel-contiguous", _channels),
-        Check(
-            "ink-cu-inter",
-            "inter buffers must be channel-contiguous with equal strides",
-            _windows,
-        ),
-        Check("ink-cu-cwstride", "k/v cache+weight strides must match", _cache_and_weight),
-        Check("ink-cu-block", guard("ink-cu-block").messages[0], _lanes),
-        Check("ink-cu-track", "extend track needs gather rows", _track_rows),
-        Check("ink-cu-store", "MXFP8 {prologue} requires do_store=True", _store),
-        Check("ink-cu-page", guard("ink-cu-page").messages[0], _page),
-        Check("ink-cu-kvdtype", "MXFP8 KV buffers must be fp8_e4m3", _codes),
-        Check("ink-cu-sfdtype", "MXFP8 scale buffers must be passed as uint8 views", _scale_dtype),
-        Check("ink-cu-kvalign", "MXFP8 kv buf row alignment", _aligned(32)),
-        Check("ink-cu-bf16align", "kv buf rows must be 16B aligned", _aligned(8)),
-        Check("ink-cu-tau", "log_tau smaller than T", _tau_size),
+        Check("ink-cu-t", _tokens),
+        Check("ink-cu-row", _rows),
+        Check("ink-cu-off", _offsets),
+        Check("ink-cu-si", _si),
+        Check("ink-cu-cu", _cu),
+        Check("ink-cu-seq", _per_sequence),
+        Check("ink-cu-kvstride", _slot_stride),
+        Check("ink-cu-conv", _channels),
+        Check("ink-cu-inter", _windows),
+        Check("ink-cu-cwstride", _cache_and_weight),
+        Check("ink-cu-block", _lanes),
+        Check("ink-cu-track", _track_rows),
+        Check("ink-cu-store", _store),
+        Check("ink-cu-page", _page),
+        Check("ink-cu-kvdtype", _codes),
+        Check("ink-cu-sfdtype", _scale_dtype),
+        Check("ink-cu-kvalign", _aligned(32)),
+        Check("ink-cu-bf16align", _aligned(8)),
+        Check("ink-cu-tau", _tau_size, message=2),
     )
 }
 
@@ -256,14 +249,17 @@ def order(mode: str, *, mxfp8: bool) -> tuple[str, ...]:
     return tuple(ids)
 
 
+_STORE = ("verify", "decode", "extend")  # the order of ink-cu-store's texts
+
+
 def text(id: str, mode: str) -> str:
     """Return the text of a check as a mode says it.
 
     >>> text("ink-cu-store", "extend")
     'MXFP8 fused extend prologue requires do_store=True'
     """
-    names = {"verify": "fused prologue", "decode": "fused decode prologue"}
-    return fill(CHECKS[id].text, {"prologue": names.get(mode, f"fused {mode} prologue")})
+    index = _STORE.index(mode) if id == "ink-cu-store" else CHECKS[id].message
+    return guard(id).messages[index]
 
 
 def check(a: Arguments) -> None:

@@ -32,9 +32,9 @@ def plan(sequences: int, kv_heads: int, pages: int, *, mxfp8: bool) -> Plan:
     >>> plan(1, 8, 256, mxfp8=True), plan(64, 8, 2, mxfp8=False).splits
     (Plan(splits=66, rows=64, warps=4, stages=1, registers=0), 1)
     """
-    wanted = (528 if mxfp8 else 396) // max(1, sequences * kv_heads)
+    wanted = 528 // max(1, sequences * kv_heads)
     splits = max(1, min(wanted, 2 * pages, 256))
-    return Plan(splits=splits, stages=1 if mxfp8 else 2)
+    return Plan(splits=splits, stages=1, registers=0 if mxfp8 else 128)
 
 
 def _cache(

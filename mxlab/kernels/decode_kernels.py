@@ -24,21 +24,20 @@ def _operand(x):  # type: ignore[no-untyped-def]
 
 @jit
 def _tile(  # type: ignore[no-untyped-def]
-    buf, sf, page, row, head, heads, stride8, valid,
+    buf, sf, page, word, row, head, heads, stride8,
     ROWS: tl.constexpr, PAGE: tl.constexpr, DIM: tl.constexpr, MXFP8: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens of one head of one page, [ROWS, DIM]; those past the end, of any bytes, are 0."""
+    """ROWS tokens of one head of one page, [ROWS, DIM]; ``word`` is the place of their scales."""
     at = ((page * PAGE + row) * stride8 * 8)[:, None] + (head * DIM + tl.arange(0, DIM))[None, :]
     if MXFP8:
-        code = tl.load(buf + at, mask=valid[:, None], other=0)
-        word = (page * heads + head) * PAGE + row % 32 * (PAGE // 32) + row // 32
-        scale = tl.load(sf + word, mask=valid, other=0)
+        code = tl.load(buf + at)
+        scale = tl.load(sf + (page * heads + head) * PAGE + word)
         byte = (scale[:, None] >> (8 * tl.arange(0, 4))[None, :]) & 0xFF
         power = _operand(power_of_two(byte))[:, :, None]
         value = tl.reshape(_operand(decode_e4m3(code)), (ROWS, 4, DIM // 4)) * power
         return tl.reshape(value, (ROWS, DIM))
     else:
-        word = tl.load(buf + at, mask=valid[:, None], other=0)
+        word = tl.load(buf + at)
         if HARDWARE:
             return word.to(tl.bfloat16, bitcast=True)
         else:
@@ -55,7 +54,7 @@ def split_kernel(  # type: ignore[no-untyped-def]
     """A share of the tiles: the maximum, the sum of exponentials and the weighted sum of V."""
     split, head, s = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + s)
-    tiles = (length + ROWS - 1) // ROWS
+    tiles = (length + PAGE - 1) // PAGE * (PAGE // ROWS)
     share = (tiles + splits - 1) // splits
     first, last = split * share, tl.minimum(split * share + share, tiles)
     member = tl.arange(0, GROUP16)
@@ -65,25 +64,31 @@ def split_kernel(  # type: ignore[no-untyped-def]
     word = tl.load(q + row[:, None] * DIM + lane[None, :], mask=own[:, None], other=0)
     query = _operand(bf16_to_f32(word))
     top = tl.full((GROUP16,), -1.0e38, tl.float32)
-    weight = tl.full((GROUP16,), 0.0, tl.float32)
+    weight = tl.full((ROWS, GROUP16), 0.0, tl.float32)
     out = tl.full((DIM, GROUP16), 0.0, tl.float32)
     for i in range(first, last):
-        token = i * ROWS + tl.arange(0, ROWS)
+        # tokens in the order of their scale words; those past the end repeat the last token
         page = tl.load(table + s * table_stride + i * ROWS // PAGE).to(tl.int64)
-        at, valid = token % PAGE, token < length
-        key = _tile(k, sfk, page, at, head, heads, k8, valid, ROWS, PAGE, DIM, MXFP8)
-        value = _tile(v, sfv, page, at, head, heads, v8, valid, ROWS, PAGE, DIM, MXFP8)
+        begin = i * ROWS // PAGE * PAGE
+        place = i * ROWS % PAGE + tl.arange(0, ROWS)
+        at = place % (PAGE // 32) * 32 + place // (PAGE // 32)
+        valid = begin + at < length
+        at = tl.minimum(at, length - 1 - begin)
+        if MXFP8:
+            place = at % 32 * (PAGE // 32) + at // 32
+        key = _tile(k, sfk, page, place, at, head, heads, k8, ROWS, PAGE, DIM, MXFP8)
+        value = _tile(v, sfv, page, place, at, head, heads, v8, ROWS, PAGE, DIM, MXFP8)
         score = tl.dot(key, tl.trans(query)) * sm_scale
         score = tl.where(valid[:, None], score, -1.0e38)
         higher = tl.maximum(top, tl.reduce(score, 0, larger))
         scaled = tl.exp2(score - higher[None, :])
         shrink = tl.exp2(top - higher)
-        weight = weight * shrink + tl.reduce(scaled, 0, add)
+        weight = weight * shrink[None, :] + scaled
         out = tl.dot(tl.trans(value), _operand(scaled), out * shrink[None, :])
         top = higher
     at = row * splits + split
     tl.store(best + at, top, mask=own)
-    tl.store(total + at, weight, mask=own)
+    tl.store(total + at, tl.reduce(weight, 0, add), mask=own)
     tl.store(partial + at[None, :] * DIM + lane[:, None], out, mask=own[None, :])
 
 
