@@ -126,7 +126,6 @@ def draw(plot: Plot, path: str | Path) -> Path:
     if plot.roof is not None:
         low, high = 1.0, 1e4
         knee = plot.roof[1] / plot.roof[0] * 1e3
-        line = [low, knee, high]
         axes.plot(
             [low, knee, high],
             [low * plot.roof[0] / 1e3, plot.roof[1], plot.roof[1]],

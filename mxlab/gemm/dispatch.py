@@ -18,7 +18,7 @@ class Crossover:
 
 
 _CPU = "one product of the BLAS; kernels only run in an interpreter there"
-_H200 = "H200, book/_data/bench-h200.json"
+_H200 = "H200, weights 8192 x 8192, book/_data/bench-h200.json"
 #: asked from the top; rows of a device end with one that has no limit
 CROSSOVERS: tuple[Crossover, ...] = (
     Crossover(device="numpy", max_m=None, backend="numpy", measured=_CPU),

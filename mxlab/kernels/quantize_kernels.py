@@ -73,8 +73,7 @@ def _rows(  # type: ignore[no-untyped-def]
     block = first * BS + tl.arange(0, BS)
     at = batch * scale_bytes + scale_offset(far, block[None, :], blocks, TILED)
     inside = (block < blocks)[None, :]
-    if TILED:
-        byte = tl.where(inside, byte, 0)
+    if TILED:  # past the last block all values were loaded as 0, and so is the byte
         inside = (block < (blocks + 3) // 4 * 4)[None, :]
     tl.store(scales + at, byte.to(tl.uint8), mask=here & inside)
     if TILED and down == tl.num_programs(1) - 1:
@@ -118,7 +117,6 @@ def _columns(  # type: ignore[no-untyped-def]
     side = col[None, :].to(tl.int64)
     if TILED:
         at = batch * scale_bytes + scale_offset(side, block, blocks, True)
-        byte = tl.where(here & (block < blocks), byte, 0)
     else:
         at = batch * scale_bytes + block * cols + side
     written = (col < cols_to_write)[None, :] & (block < blocks_to_write)
@@ -134,7 +132,6 @@ def _columns(  # type: ignore[no-untyped-def]
         at = batch * row_scale_bytes + scale_offset(far, block, across, TILED)
         known = (row < rows)[:, None] & (block < across)
         if TILED:
-            byte = tl.where(known, byte, 0)
             written = (row < (rows + 127) // 128 * 128)[:, None] & (block < (across + 3) // 4 * 4)
         else:
             written = known
