@@ -10,7 +10,11 @@ from mxlab.bench.report import Report, Row
 from mxlab.cli.result import Result, table
 from mxlab.errors import InputError, choose, quote
 
-KINDS = ("quantize", "gemm", "interleave", "dequantize", "compare", "plot")
+KINDS = (
+    *("quantize", "gemm", "interleave", "dequantize", "prologue", "attention"),
+    *("compare", "plot"),
+)
+GPU_ONLY = ("interleave", "dequantize", "prologue", "attention")
 
 EXAMPLES = """examples:
   mxlab bench
@@ -19,6 +23,8 @@ EXAMPLES = """examples:
   mxlab bench gemm --m 16 --n 1024 --k 1024 --backend all --json
   mxlab bench gemm --device cuda --m 16 --n 8192 --k 8192
   mxlab bench interleave --device cuda --rows 65536 --cols 1024
+  mxlab bench prologue --device cuda --mode extend --tokens 8192 --q-heads 32 --kv-heads 8
+  mxlab bench attention --device cuda --sequences 1 --tokens 32768
   mxlab bench --suite h200 --json > run.json       every figure of the book: minutes on a GPU
   mxlab bench compare before.json run.json         exit 1 where something became slower
   mxlab bench plot run.json pictures               SVG and a table for each
@@ -35,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="h200", help="measure everything that the book shows")
     for name, size in (("rows", 2048), ("cols", 2048), ("m", 16), ("n", 1024), ("k", 1024)):
         parser.add_argument(f"--{name}", type=int, default=size, metavar="SIZE")
+    heads = (("tokens", 8192), ("q-heads", 32), ("kv-heads", 8), ("sequences", 1))
+    for name, size in heads:
+        parser.add_argument(f"--{name}", type=int, default=size, metavar="SIZE")
+    parser.add_argument("--mode", default="extend", metavar="verify|extend|decode")
     parser.add_argument("--dtype", default="bfloat16", metavar="float32|bfloat16")
     parser.add_argument("--rule", default="rceil", metavar="RULE|all")
     parser.add_argument("--backend", default="all", metavar="NAME")
@@ -113,6 +123,8 @@ def _plot(run: str, folder: str) -> Result:
 
 
 def _on_gpu(what: str, args: argparse.Namespace) -> Report:
+    if what in ("prologue", "attention"):
+        return _attention(what, args)
     try:
         from mxlab.bench import gpu_gemm, gpu_memory
     except ImportError as error:
@@ -128,8 +140,21 @@ def _on_gpu(what: str, args: argparse.Namespace) -> Report:
     )
 
 
+def _attention(what: str, args: argparse.Namespace) -> Report:
+    try:
+        from mxlab.bench.decode_attention import bench_decode_attention
+        from mxlab.bench.prologue import bench_prologue
+    except ImportError as error:
+        raise InputError(f"--device cuda needs torch and Triton: {error}") from None
+    if what == "attention":
+        return bench_decode_attention(sequences=args.sequences, length=args.tokens)
+    return bench_prologue(
+        mode=args.mode, tokens=args.tokens, q_heads=args.q_heads, kv_heads=args.kv_heads
+    )
+
+
 def _measure(what: str, args: argparse.Namespace) -> Report:
-    if what in ("interleave", "dequantize"):
+    if what in GPU_ONLY:
         raise InputError(f"{what} on cpu: it is measured with --device cuda")
     if what == "gemm":
         from mxlab.bench.gemm import bench_gemm
