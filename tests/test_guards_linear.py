@@ -129,6 +129,30 @@ def test_dispatch_mxfp8(case: dict[str, Any]) -> None:
             assert found in kernels[case["outcome"]["value"]["function"]]
 
 
+#: what decides -> the checkpoint for which a launch comes to it
+_REFUSED: dict[str, Any] = {
+    "fp8_utils.resolve_mxfp8_dense_gemm_backend": CONFIG,
+    "fp8_utils.dispatch_w8a8_mxfp8_linear": CONFIG,
+    "fp8_utils.can_serve_block_fp8_as_mxfp8": {"quant_method": "fp8"},
+    "fp8_utils.dispatch_w8a8_block_fp8_linear": {"quant_method": "fp8"},
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for fn in _REFUSED for case in cases(fn) if not case["outcome"]["ok"]]
+)
+def test_what_a_refused_backend_says(case: dict[str, Any]) -> None:
+    given, config = case["input"], dict(_REFUSED[case["fn"]])
+    if "weight_block_size" in given:
+        config["weight_block_size"] = given["weight_block_size"]
+        config["activation_scheme"] = "dynamic"
+        ue8m0 = given.get("act_scale_ue8m0") or given.get("scale_fmt") == "ue8m0"
+        config["scale_fmt"] = "ue8m0" if ue8m0 else None
+    for deployment in deployments(case, fp8_gemm_backend=given["fp8_gemm_backend"]):
+        asked = facts(deployment, config=config, linear=LinearFacts("linear", 256, 256))
+        _agrees(outcome_of(RESOLVE + DISPATCH, asked), case["outcome"])
+
+
 @pytest.mark.parametrize("case", cases("Fp8LinearMethod.__init__"))
 def test_linear_method(case: dict[str, Any]) -> None:
     given, outcome = case["input"], case["outcome"]
