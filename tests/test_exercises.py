@@ -1,0 +1,156 @@
+"""The checker, and every exercise of the book: solutions pass, classic mistakes are named."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxlab import InputError, exercises
+from mxlab.exercises import CHAPTERS, Exercise, Mistake, check
+from mxlab.exercises.checker import difference, judge
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+ALL = [row for chapter in CHAPTERS for row in exercises.exercises(chapter).values()]
+DETAILS = re.compile(r"<details>.*?</details>", re.S)
+
+
+@pytest.fixture(autouse=True)
+def _no_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercises, "_tries", {})
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text(encoding="utf-8"))["cells"])
+
+
+def _solutions() -> dict[str, str]:
+    """Exercise -> the solution's code that follows its cell in the notebooks."""
+    found, name = {}, ""
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        for cell in _cells(path):
+            source = "".join(cell["source"])
+            for folded in DETAILS.findall(source) if cell["cell_type"] == "markdown" else ():
+                if code := re.search(r"```python\n(.*?)```", folded, re.S):
+                    found[name] = code.group(1)
+            if asked := re.search(r'check\("([\w.]+)", (\w+)\)', source):
+                name = asked.group(1)
+    return found
+
+
+def _exercise(**parts: Any) -> Exercise:
+    given: dict[str, Any] = {"name": "x", "asks": "?", "hint": "think", "spec": lambda: 7}
+    return Exercise(**(given | parts))
+
+
+def test_a_value_is_not_revealed_and_the_hint_comes_after_two_tries() -> None:
+    first, second = (str(judge(_exercise(), 3, tries)) for tries in (0, 1))
+    assert first == "Not yet.\n  yours: 3"
+    assert second == "Not yet.\n  yours: 3\n  Hint: think"
+    assert str(judge(_exercise(), 7, 5)) == "Right."
+
+
+def test_a_function_names_the_first_difference() -> None:
+    row = _exercise(spec=lambda n: [n, n * n], cases=lambda: ((0,), (1,), (2,), (3,)))
+    assert str(judge(row, lambda n: [n, n], 0)) == (
+        "Not yet.\n  first difference: <lambda>(2)\n  yours at [1]: 2\n  expected at [1]: 4"
+    )
+    assert str(judge(row, lambda n: [n, n**2], 0)) == "Right, in all 4 cases."
+    assert "yours raises ZeroDivisionError" in str(judge(row, lambda n: n / 0, 0))
+    assert "expected: '2 values'" in str(judge(row, lambda n: 5, 0))
+    assert "yours at length: 3" in str(judge(row, lambda n: [1, 2, 3], 0))
+
+
+def test_what_is_no_answer_is_no_try() -> None:
+    for unanswered in (None, ...):
+        assert check("5.1", unanswered).counts is False
+    assert check("5.2", lambda *_: None).counts is False
+    assert check("5.2", 3).counts is False
+    assert "Hint" not in str(check("5.1", 1))
+    assert "Hint" in str(check("5.1", 2))
+    assert check("5.1", 1569).right
+    assert "Hint" not in str(check("5.1", 2))  # a right answer starts anew
+
+
+def test_mistakes_are_named_only_where_all_cases_agree() -> None:
+    wrong = Mistake(spec=lambda n: n + 1, says="one too many")
+    row = _exercise(spec=lambda n: n, cases=lambda: ((1,), (2,)), mistakes=(wrong,))
+    assert "one too many" in str(judge(row, lambda n: n + 1, 0))
+    assert "one too many" not in str(judge(row, lambda n: 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("yours", "expected", "same"),
+    [
+        (128.0, 128, True),
+        (float("nan"), float("nan"), True),
+        (float("nan"), 1.0, False),
+        (True, 1, False),
+        (1, True, False),
+        ("5", 5, False),
+        (" RCEIL", "rceil", True),
+        (np.uint8(5), 5, True),
+        (np.arange(4).reshape(2, 2), [[0, 1], [2, 3]], True),
+        (np.arange(4), np.arange(4).reshape(2, 2), False),
+        ([1, [2, 3]], [1, (2, 3)], True),
+        (10**400, 1.0, False),
+        (object(), 1, False),
+        (1 + 1e-9, 1.0, False),
+    ],
+)
+def test_comparison(yours: object, expected: object, same: bool) -> None:
+    assert (difference(yours, expected) is None) is same
+
+
+def test_close_is_a_tolerance() -> None:
+    assert difference([1.0009], [1.0], 1e-3) is None
+    assert difference([1.0011], [1.0], 1e-3) is not None
+    assert difference(10**400, 1.0, 1e-3) is not None
+
+
+def test_unknown_names_say_what_is_known() -> None:
+    with pytest.raises(InputError, match=r"unknown exercise '5\.99'.*5\.1"):
+        check("5.99", 1)
+    with pytest.raises(InputError, match="unknown chapter"):
+        check("77.1", 1)
+    with pytest.raises(InputError, match="unknown chapter"):
+        check(5, 1)  # type: ignore[arg-type]
+
+
+def test_names_are_unique_and_belong_to_their_chapter() -> None:
+    names = [row.name for row in ALL]
+    assert len(set(names)) == len(names) > 3
+    for chapter in CHAPTERS:
+        assert all(name.startswith(f"{chapter}.") for name in exercises.exercises(chapter))
+
+
+@pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)
+def test_the_solution_in_the_notebook_is_right(row: Exercise) -> None:
+    solution = _solutions().get(row.name)
+    assert solution, f"no notebook has a solution of {row.name}"
+    space: dict[str, Any] = {}
+    exec(solution, space)
+    made = space["answer"] if row.cases is None else list(space.values())[-1]
+    verdict = judge(row, made, 0)
+    assert verdict.right, str(verdict)
+
+
+@pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)
+def test_every_mistake_is_wrong_and_named(row: Exercise) -> None:
+    cases = list(row.cases()) if row.cases else [()]
+    assert len(cases) == 1 or len(cases) >= 4
+    for mistake in row.mistakes:
+        verdict = judge(row, mistake.spec() if row.cases is None else mistake.spec, 0)
+        assert not verdict.right
+        assert mistake.says in str(verdict)
+
+
+@pytest.mark.parametrize("row", ALL, ids=lambda row: row.name)
+def test_a_constant_does_not_pass(row: Exercise) -> None:
+    if row.cases is None:
+        assert not judge(row, "wrong", 0).right
+        return
+    first = row.spec(*next(iter(row.cases())))
+    assert not judge(row, lambda *_: first, 0).right
