@@ -66,6 +66,7 @@ class Examiner:
     prologue: bool = False
     _shapes: dict[tuple[int, int, int], Shapes] = field(default_factory=dict)
     _covered: dict[tuple[Any, ...], tuple[Coverage, ...]] = field(default_factory=dict)
+    _sizes: dict[int, str] = field(default_factory=dict)  # TP -> the sizes that divide
 
     def shapes(self, tp: int, ep: int, attn_dp: int = 1) -> Shapes:
         """Return the linears of one rank."""
@@ -146,6 +147,12 @@ class Examiner:
             said = other_systems.linear_verdicts(deployment, asked, base, row, cover)
         return all(verdict.status is not Status.STOPS for verdict in said)
 
+    def _dividing(self, deployment: Deployment) -> str:
+        """Name the TP sizes that divide; a search for changes asks again and again."""
+        if deployment.tp not in self._sizes:
+            self._sizes[deployment.tp] = tp_sizes(self.source, deployment)
+        return self._sizes[deployment.tp]
+
     def _elsewhere(
         self,
         found: Shapes,
@@ -162,7 +169,7 @@ class Examiner:
         layers: list[LayerReport] = []
         for row, cover in zip(rows, other_systems.covered(found, deployment, asked), strict=True):
             if row.invalid is not None:
-                fix = fix or tp_sizes(self.source, deployment)
+                fix = fix or self._dividing(deployment)
                 verdicts: tuple[Verdict, ...] = (unsplit(row.invalid, deployment, fix),)
             elif row.kind == "moe":
                 if experts and moe is None:
@@ -210,7 +217,7 @@ class Examiner:
         fix = ""
         for row, cover in zip(rows, covered, strict=True):
             if row.invalid is not None:
-                fix = fix or tp_sizes(self.source, deployment)
+                fix = fix or self._dividing(deployment)
                 verdicts = invalid(row, base, fix)
             elif row.kind == "moe":
                 if experts and not moe:

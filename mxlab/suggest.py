@@ -15,7 +15,7 @@ __all__ = ["IGNORED", "suggestions"]
 
 WANTED = 5  # suggestions to offer
 _CHANGES = 3  # at most, at once
-_BUDGET = 400  # evaluations at most
+_BUDGET = 400  # evaluations at most, unless asked for fewer
 
 _Set = tuple[Change, ...]
 
@@ -74,8 +74,8 @@ def _degrades(report: Report) -> list[str]:
 class _Search:
     """Tries sets of changes on one model, each once, within a budget."""
 
-    def __init__(self, examiner: Examiner, report: Report) -> None:
-        self.examiner, self.root = examiner, report
+    def __init__(self, examiner: Examiner, report: Report, budget: int) -> None:
+        self.examiner, self.root, self.budget = examiner, report, budget
         self.tried: dict[frozenset[str], _Tried | None] = {}
 
     def attempt(self, changes: _Set) -> _Tried | None:
@@ -102,7 +102,7 @@ class _Search:
         fields = {change.field for change in node.changes}
         fresh = not _stopping(node.report) <= _stopping(self.root)
         for change in candidates(now):
-            if change.field in fields or len(self.tried) >= _BUDGET:
+            if change.field in fields or len(self.tried) >= self.budget:
                 continue
             alone = self.tried.get(frozenset({change.text}))
             # a change that moves nothing on its own helps only against a stop that is new here
@@ -123,15 +123,17 @@ class _Search:
         return True
 
 
-def suggestions(examiner: Examiner, report: Report) -> tuple[dict[str, Any], ...]:
+def suggestions(
+    examiner: Examiner, report: Report, budget: int = _BUDGET
+) -> tuple[dict[str, Any], ...]:
     """Return up to five smallest sets of changes after which no guard stops the model.
 
     Every set was evaluated with the same guards: ``outcome`` is what it came to, ``degrades`` what
     is still replaced or silent. No set can spare one of its changes. Fewest changes come first,
     then what degrades least, then what costs least; sets that change the same flags to other values
-    come after sets that change others.
+    come after sets that change others. ``budget`` is the most evaluations of a search.
     """
-    search = _Search(examiner, report)
+    search = _Search(examiner, report, budget)
     frontier = [_Tried((), report, {})]
     for _ in range(_CHANGES):
         works: list[_Tried] = []

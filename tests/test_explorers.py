@@ -147,9 +147,12 @@ def test_a_fault_of_a_view_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def random_state(seed: int) -> dict[str, int | str]:
+    """Return a state of one layer, typed in."""
     chance = random.Random(seed)
     state: dict[str, int | str] = {}
     for control in CONTROLS:
+        if control.name in ("config", "matrix"):
+            continue
         if isinstance(control, Choice):
             state[control.name] = chance.choice(control.options)[0]
         elif isinstance(control, Int):
@@ -162,6 +165,8 @@ def test_the_verdicts_are_those_of_check() -> None:
     seen = set()
     for seed in range(60):
         state = {**random_state(seed), "split": "column", "model": "other", "checkpoint": "bf16"}
+        if seed % 4 == 0:  # where shapes decide
+            state |= {"gpu": "b200", "backend": "deep_gemm", "packages": "both"}
         tp = int(state["tp"])
         state["n"] = int(state["n"]) // tp * tp or tp
         state["kv_heads"] = int(state["kv_heads"]) // tp * tp or tp

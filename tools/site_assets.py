@@ -32,7 +32,6 @@ LEFT_OUT = (
     "attention/",
     "bench/",
     "cli/",
-    "data/",
     "explorers/static/",
     "explorers/figures.py",
     "explorers/widget.py",
@@ -43,10 +42,10 @@ LEFT_OUT = (
 
 
 def package_zip(package: Path) -> bytes:
-    """Return the package as a zip with the same bytes for the same sources."""
+    """Return the package and its tables as a zip with the same bytes for the same sources."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in sorted(package.rglob("*.py")):
+        for path in sorted([*package.rglob("*.py"), *package.glob("data/*.json")]):
             name = path.relative_to(package).as_posix()
             if name.startswith(LEFT_OUT):
                 continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_BETWEEN = re.compile(r"[\s,;]+")
+_BETWEEN = re.compile(r"[\s,;()\[\]{}]+")  # a printed list is one, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,8 @@ class Numbers(Control):
     """``count`` numbers, one state: their texts with commas between, ``1,-2.5,nan``.
 
     A number is what ``float`` takes, or hexadecimal such as ``0x1.8p3``; another text becomes 0.
-    Fewer than ``count`` are filled up with 0. ``presets`` are (what the reader sees, the texts).
+    Fewer than ``count`` are filled up with 0. A list, a NumPy array or a tensor is taken, too.
+    ``presets`` are (what the reader sees, the texts).
 
     >>> Numbers(name="v", label="V", default="0,0,0", count=3).clean("1, x, inf, 4")
     '1,0,inf'
@@ -126,19 +127,31 @@ class Numbers(Control):
     default: str
     count: int
     presets: tuple[tuple[str, str], ...] = ()
+    file: str = ""  # what a file is called that may be opened instead, such as "numbers"
 
     def clean(self, value: object) -> str:
         """Return exactly ``count`` numbers as text."""
         if not isinstance(value, str):
-            return self.default
-        parts = _BETWEEN.split(value[: 64 * self.count].strip())[: self.count]
+            value = getattr(value, "tolist", lambda: value)()
+            if not isinstance(value, list | tuple):
+                return self.default
+            value = ",".join(_numeral(one) for one in value[: self.count])
+        parts = [part for part in _BETWEEN.split(value[: 64 * self.count]) if part][: self.count]
         texts = [part if number(part) is not None else "0" for part in parts]
         return ",".join(texts + ["0"] * (self.count - len(texts)))
 
     def spec(self) -> dict[str, Any]:
         """Return the control as JSON for the face."""
         presets = [[text, self.clean(values)] for text, values in self.presets]
-        return _spec(self, "numbers") | {"count": self.count, "presets": presets}
+        extra = {"count": self.count, "presets": presets, "limit": 64 * self.count}
+        return _spec(self, "numbers") | extra | {"file": self.file}
+
+
+def _numeral(value: object) -> str:
+    """Return the text of an element of a list."""
+    if isinstance(value, int | float):
+        return f"{value!r:.40}" if isinstance(value, float) or abs(value) < 10**30 else "0"
+    return value if isinstance(value, str) else "0"
 
 
 def number(text: str) -> float | None:

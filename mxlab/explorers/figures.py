@@ -98,7 +98,7 @@ def _grid(axes: Axes, panel: Grid) -> None:
     for r, row in enumerate(panel.cells):
         axes.text(-0.2, r + 0.5, panel.rows[r], ha="right", color=DIM, **small)
         for c, (text, tone, _) in enumerate(row):
-            tint = EMPTY if tone < 0 else TONES[tone].tint
+            tint = EMPTY if tone < 0 else TONES[panel.hues()[tone]].tint
             axes.add_patch(Rectangle((c, r), 1, 1, facecolor=tint, edgecolor="white", lw=0.5))
             axes.text(c + 0.5, r + 0.5, text, ha="center", color=INK, **small)
 

@@ -94,12 +94,14 @@ class Facts(Panel):
 class Grid(Panel):
     """Cells in rows and columns.
 
-    ``cells[row][column]`` is (text, tone, key): ``tone`` is an index into ``legend`` or -1 for a
+    ``cells[row][column]`` is (text, tone, key): ``tone`` is an index into ``legend``, or -1 for a
     cell that holds nothing; cells of any two grids of a view that have the same ``key`` are the
     same thing seen twice. ``say`` is the sentence for one cell, with {row}, {column} and {text}.
     ``sample`` are the rows that the still table shows; ``drawn`` grids are in the still picture.
     A click, Enter or Space on a cell sets the control ``sets`` to ``values[row][column]``, unless
-    that is None; ``chosen`` cells are those that the state holds.
+    that is None; ``chosen`` cells are those that the state holds. ``sets`` may name several
+    controls with spaces between: a value then is a text with one word for each. ``large`` cells
+    are made for fingers.
     """
 
     corner: str
@@ -114,13 +116,18 @@ class Grid(Panel):
     sets: str = ""
     values: Sequence[Sequence[int | str | None]] = ()
     chosen: tuple[tuple[int, int], ...] = ()
-    tones: tuple[int, ...] = ()  # of the legend, where they are not 0, 1, 2, ...
+    tones: tuple[int, ...] = ()  # index into TONES of each in legend, where not 0, 1, 2, ...
+    large: bool = False
 
     def __post_init__(self) -> None:
         if len(self.rows) * len(self.columns) > MOST_CELLS:
             raise ValueError(f"grid {self.id}: more than {MOST_CELLS} cells")
         if len(self.legend) > len(TONES):
             raise ValueError(f"grid {self.id}: more than {len(TONES)} tones")
+
+    def hues(self) -> list[int]:
+        """Return the index into TONES of each word of the legend."""
+        return list(self.tones or range(len(self.legend)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the panel as JSON for the face."""
@@ -138,7 +145,8 @@ class Grid(Panel):
             "sets": self.sets,
             "values": [list(row) for row in self.values],
             "chosen": [list(place) for place in self.chosen],
-            "tones": list(self.tones or range(len(self.legend))),
+            "tones": self.hues(),
+            "large": self.large,
         }
 
 
@@ -179,13 +187,15 @@ class Shape:
 class Drawing(Panel):
     """Shapes on a sheet of ``width`` x ``height``; what they say is in ``alt`` and other panels.
 
-    ``legend`` names the tones used: (tone, what it stands for).
+    ``legend`` names the tones used: (tone, what it stands for). A host that is too narrow scrolls,
+    first to ``centre``, an x.
     """
 
     width: int
     height: int
     shapes: tuple[Shape, ...]
     legend: tuple[tuple[int, str], ...] = ()
+    centre: float = 0
 
     def __post_init__(self) -> None:
         if len(self.shapes) > MOST_SHAPES:
@@ -196,6 +206,7 @@ class Drawing(Panel):
         return _head(self, "drawing") | {
             "width": self.width,
             "height": self.height,
+            "centre": round(self.centre),
             "shapes": [shape.to_json() for shape in self.shapes],
             "legend": [list(entry) for entry in self.legend],
         }

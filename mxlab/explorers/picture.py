@@ -90,29 +90,31 @@ def _grid(parts: list[str], panel: Grid, y: int) -> int:
     across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
     for index, name in enumerate(panel.legend):
         x = _PAD + index * across
-        parts.append(
-            _box(x, y - 9, 11, 11, TONES[panel.tones[index] if panel.tones else index].tint)
-        )
+        parts.append(_swatch(x, y - 9, panel.hues()[index]))
         parts.append(_text(x + 16, y, name, size=11, fill=DIM))
     y += 20
-    left = _PAD + 48
-    width = min(_CELL_WIDTH, (_WIDTH - left - _PAD) // len(panel.columns))
+    left = _PAD + max(48, min(200, 6 * max(map(len, panel.rows), default=0)) + 8)
+    longest = max((len(text) for row in panel.cells for text, _, _ in row), default=0)
+    widest = (_WIDTH - left - _PAD) // len(panel.columns)
+    width = min(max(_CELL_WIDTH, 5 * longest + 8), widest)
+    room = max(1, (width + 1) // 5)  # characters that a cell shows
     parts.append(_text(left - 8, y, panel.corner, size=10, fill=DIM, anchor="end"))
     for index, name in enumerate(panel.columns):
         x = left + index * width + width // 2
         parts.append(_text(x, y, name, size=10, fill=DIM, anchor="middle"))
     y += 5
     boxes: dict[str, list[str]] = {}
+    hues = panel.hues()
     words = []
     for name, row in zip(panel.rows, panel.cells, strict=True):
         parts.append(_text(left - 8, y + 11, name, size=10, fill=DIM, anchor="end"))
         for index, (text, tone, _) in enumerate(row):
             x = left + index * width
-            tint = EMPTY if tone < 0 else TONES[tone].tint
+            tint = EMPTY if tone < 0 else TONES[hues[tone]].tint
             shape = f"M{x} {y}h{width - 1}v{_CELL_HEIGHT - 1}h{1 - width}z"
             boxes.setdefault(tint, []).append(shape)
             if text:
-                words.append(f'<text x="{x + width // 2}" y="{y + 10}">{clean(text)}</text>')
+                words.append(f'<text x="{x + width // 2}" y="{y + 10}">{clean(text[:room])}</text>')
         y += _CELL_HEIGHT
     parts += [f'<path fill="{tint}" d="{"".join(shapes)}"/>' for tint, shapes in boxes.items()]
     parts.append('<g font-size="9" text-anchor="middle">' + "".join(words) + "</g>")
@@ -126,7 +128,7 @@ def _drawing(parts: list[str], panel: Drawing, y: int) -> int:
     across = (_WIDTH - 2 * _PAD) // max(1, len(panel.legend))
     for index, (tone, name) in enumerate(panel.legend):
         x = _PAD + index * across
-        parts.append(_box(x, y - 9, 11, 11, TONES[tone].tint if tone >= 0 else EMPTY))
+        parts.append(_swatch(x, y - 9, tone))
         parts.append(_text(x + 16, y, name, size=11, fill=DIM))
     y += 10 if panel.legend else -8
     scale = (_WIDTH - 2 * _PAD) / panel.width
@@ -163,6 +165,12 @@ def shape_svg(shape: Shape) -> str:
                 f'<path d="M{" ".join(at)}" fill="none" stroke="{hue}" '
                 f'stroke-width="{width}"{dashes}/>'
             )
+
+
+def _swatch(x: int, y: int, tone: int) -> str:
+    if tone < 0:
+        return _box(x, y, 11, 11, EMPTY, RULE)
+    return _box(x, y, 11, 11, TONES[tone].tint, TONES[tone].hue)
 
 
 def _box(x: int, y: int, width: int, height: int, fill: str, stroke: str = "") -> str:

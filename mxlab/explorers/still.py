@@ -9,12 +9,14 @@ search index simply removes them and would glue words together.
 import base64
 import json
 
+from mxlab.explorers.controls import shown
 from mxlab.explorers.panels import Drawing, Facts, Grid, Item, Verdicts, View, said
 from mxlab.explorers.picture import clean, picture
 from mxlab.explorers.protocol import Explorer
 
 #: the most cells of one table
 MOST_CELLS = 256
+_LONG = 200  # characters of one setting: a pasted log is not repeated
 
 
 def still(explorer: Explorer, state: object, mount: str) -> str:
@@ -56,8 +58,9 @@ def _json(value: object) -> str:
 
 
 def _settings(explorer: Explorer, state: dict[str, int | str]) -> str:
-    pairs = ((c.label, state[c.name]) for c in explorer.controls)
-    words = ",\n".join(f"{clean(label)}&nbsp;= {clean(str(value))}" for label, value in pairs)
+    pairs = ((c.label, str(state[c.name])) for c in shown(explorer.controls, state))
+    short = ((label, text if len(text) <= _LONG else text[:_LONG] + "...") for label, text in pairs)
+    words = ",\n".join(f"{clean(label)}&nbsp;= {clean(text)}" for label, text in short)
     return f"Settings: {words}."
 
 

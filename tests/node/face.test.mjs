@@ -87,8 +87,28 @@ test("every control has a name, and shows the state", () => {
   }
 });
 
+test("a control that does nothing at this state is not shown, nor a group of such", () => {
+  const hidden = (text) => field(text).closest(".control").hidden;
+  const groups = () => [...root.querySelectorAll("fieldset")].filter((set) => set.hidden)
+    .map((set) => set.querySelector("legend").textContent);
+  assert.equal(hidden("N"), false);
+  assert.equal(hidden("EP"), true);
+  assert.equal(hidden("config.json"), true);
+  model.set("config", "Llama-3.1-8B");
+  assert.equal(hidden("N"), true);
+  assert.equal(hidden("EP"), false);
+  assert.equal(hidden("config.json"), true);
+  assert.deepEqual(groups(), ["Linear layer, before TP"]);
+  model.set("config", "pasted");
+  assert.equal(hidden("config.json"), false);
+  model.set("config", "layer");
+  assert.equal(hidden("N"), false);
+  assert.deepEqual(groups(), []);
+});
+
 test("JupyterLab's shortcuts are kept off the host and every input", () => {
-  const guarded = [el.firstChild, ...root.querySelectorAll("input, select, textarea, table.grid")];
+  const guarded = [el.firstChild, ...root.querySelectorAll(
+    "input:not([type=file]), select, textarea, table.grid")];
   assert.ok(guarded.length > 15);
   for (const node of guarded) assert.equal(node.dataset.lmSuppressShortcuts, "true");
 });

@@ -93,6 +93,17 @@ test("click, Enter and Space set a control; a cell without a value sets nothing"
   assert.ok(first.classList.contains("able") && !second.classList.contains("able"));
 });
 
+test("a cell sets several controls, a word for each", () => {
+  grid.sets = "backend gpu";
+  grid.values = [["deep_gemm b200", null]];
+  const [first, second] = root.querySelectorAll("td[role=gridcell]");
+  first.click();
+  second.click();
+  assert.deepEqual(sent, [["backend", "deep_gemm"], ["gpu", "b200"]]);
+  grid.sets = "code";
+  grid.values = [[254, null]];
+});
+
 test("numbers: typing, arrows, presets and a paste over several boxes", () => {
   const boxes = [...root.querySelectorAll("input.number")];
   assert.deepEqual(boxes.map((box) => box.value), ["1", "2", "3"]);

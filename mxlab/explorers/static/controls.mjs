@@ -2,23 +2,7 @@
 
 import { h } from "./dom.mjs";
 import { numbers } from "./numbers.mjs";
-
-/** A file in place of a paste: its first `limit` characters. */
-function opener(spec, send) {
-  const input = h("input", { type: "file", class: "sr", tabindex: "-1", "aria-hidden": "true",
-    onchange: async () => {
-      const [file] = input.files;
-      if (!file) return;
-      const text = await file.slice(0, spec.limit * 4).text(); // UTF-8 takes 4 bytes at most
-      send(text.slice(0, spec.limit));
-      note.textContent = text.length > spec.limit
-        ? `The first ${spec.limit.toLocaleString("en")} characters of ${file.name}.` : file.name;
-      input.value = "";
-    } });
-  const note = h("span", { class: "help", role: "status" });
-  return h("div", { class: "opener" }, h("button", { type: "button", onclick: () => input.click() },
-    `Open ${spec.file} from a file`), input, note);
-}
+import { opener } from "./opener.mjs";
 
 /** One control: {node, show(value)}; `send(value)` is called with what the reader chose. */
 function control(spec, send, uid) {
@@ -80,16 +64,26 @@ const clamp = (value, spec, last) =>
 
 /** All controls under their groups. */
 export function form(spec, values, send, uid) {
-  const shows = new Map(), groups = new Map();
+  const shows = new Map(), groups = new Map(), bound = new Map(); // node -> when
   for (const item of spec.controls) {
     const { node, show } = control(item, (value) => send(item.name, value), uid);
     shows.set(item.name, show);
     show(values(item.name));
     if (!groups.has(item.group)) groups.set(item.group, []);
     groups.get(item.group).push(node);
+    if (item.when) bound.set(node, item.when);
   }
   const sets = [...groups].map(([name, nodes]) =>
     h("fieldset", {}, name ? h("legend", {}, name) : "", ...nodes));
+  const tidy = () => {
+    for (const [node, [name, those]] of bound) node.hidden = !those.includes(`${values(name)}`);
+    [...groups.values()].forEach((nodes, i) => { sets[i].hidden = nodes.every((n) => n.hidden); });
+  };
+  tidy();
+  for (const name of new Set([...bound.values()].map(([name]) => name))) {
+    const show = shows.get(name);
+    shows.set(name, (value) => { show(value); tidy(); });
+  }
   return { node: h("form", { class: "controls", onsubmit: (e) => e.preventDefault() }, ...sets),
     shows };
 }

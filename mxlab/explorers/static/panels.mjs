@@ -1,7 +1,7 @@
 // The panels. Each maker returns {node, update(panel)}; update returns false to be made anew.
 
 import { drawing } from "./drawing.mjs";
-import { h, move, write } from "./dom.mjs";
+import { h, move, reveal, same, write } from "./dom.mjs";
 
 function frame(panel, ...children) {
   const head = h("p", { class: "panel-title" }, panel.title);
@@ -16,8 +16,8 @@ function facts(first) {
     alt.textContent = panel.alt;
     body.replaceChildren(...panel.rows.map(([name, value, how], i) =>
       h("tr", {}, h("th", { scope: "row" }, panel.tones[i] >= 0
-        ? h("span", { class: `swatch t${panel.tones[i]}`, "aria-hidden": "true" }) : "", name), h("td", { class: "value" }, value),
-        h("td", { class: "how" }, how))));
+        ? h("span", { class: `swatch t${panel.tones[i]}`, "aria-hidden": "true" }) : "", name),
+      h("td", { class: "value" }, value), h("td", { class: "how" }, how))));
   };
   update(first);
   return { node, update };
@@ -89,7 +89,7 @@ function grid(first, context) {
   const legend = h("ul", { class: "legend" });
   const alt = h("p", { class: "alt", id: `${uid}-alt` });
   const say = h("p", { class: "say" });
-  const table = h("table", { class: "grid", role: "grid", "aria-label": first.title,
+  const table = h("table", { class: first.large ? "grid large" : "grid", role: "grid", "aria-label": first.title,
     "aria-describedby": `${uid}-alt`, "data-lm-suppress-shortcuts": "true" });
   const node = frame(first, alt, legend, h("div", { class: "scroll" }, table), say);
   const rows = first.rows.map((name) =>
@@ -100,7 +100,7 @@ function grid(first, context) {
       ...first.columns.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, ...rows));
   const cells = rows.map((row) => [...row.children].slice(1));
-  let panel = first, stop = [0, 0];
+  let panel = first, stop = [0, 0], shown;
   cells[0][0].tabIndex = 0;
   const place = (td) => [td.parentNode.sectionRowIndex, td.cellIndex - 1];
   const sentence = (r, c) => (panel.tone[r][c] < 0
@@ -124,7 +124,9 @@ function grid(first, context) {
   });
   const choose = (td) => {
     const [r, c] = place(td), value = panel.values[r]?.[c];
-    if (panel.sets && value != null) context.send(panel.sets, value);
+    if (!panel.sets || value == null) return;
+    const names = panel.sets.split(" "), parts = names.length > 1 ? value.split(" ") : [value];
+    names.forEach((name, i) => context.send(name, parts[i]));
   };
   table.addEventListener("click", (event) => {
     const td = cellOf(event);
@@ -160,7 +162,7 @@ function grid(first, context) {
       write(rows[r].firstChild, panel.rows[r]);
       row.forEach((td, c) => {
         write(td, panel.text[r][c]);
-        const tone = panel.tone[r][c] < 0 ? "none" : `t${panel.tone[r][c]}`;
+        const tone = panel.tone[r][c] < 0 ? "none" : `t${panel.tones[panel.tone[r][c]]}`;
         const able = panel.sets && panel.values[r]?.[c] != null ? " able" : "";
         if (td.className !== tone + able) td.className = tone + able;
         if (td.ariaSelected) td.ariaSelected = null;
@@ -170,6 +172,11 @@ function grid(first, context) {
       cells[r][c].ariaSelected = "true";
       cells[r][c].classList.add("chosen");
     }
+    const [first] = panel.chosen;
+    if (first && !same(first, shown)) { // once this grid is in its page
+      Promise.resolve().then(() => reveal(cells[first[0]][first[1]]));
+    }
+    shown = first;
     if (context.root.activeElement?.closest?.("table") === table) point(cells[stop[0]][stop[1]]);
     else say.textContent = sentence(...stop);
     return true;
