@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mxlab.attention.attend import attend, attend_by_pages
+from mxlab.attention.decode import attend, attend_by_pages
 from mxlab.attention.cache import PagedKVCache
 from mxlab.attention.check import head_errors, misread
 from mxlab.errors import InputError

@@ -13,8 +13,8 @@ _HOME = {
     "Prologue": "prologue",
     "GuardTripped": "checks",
     "PagedKVCache": "cache",
-    "attend": "attend",
-    "attend_by_pages": "attend",
+    "attend": "decode",
+    "attend_by_pages": "decode",
     "head_errors": "check",
     "KVShape": "pages",
 }

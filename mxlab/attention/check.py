@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxlab.arrays import dequantize, quantize
-from mxlab.attention.attend import attend
+from mxlab.attention.decode import attend
 from mxlab.errors import choose, whole_number
 from mxlab.layout import layout
 from mxlab.scale import RULES

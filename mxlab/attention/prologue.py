@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 from mxlab.attention import checks, ranges, reference
 from mxlab.attention.arguments import Arguments
 from mxlab.attention.containers import is_tensor
-from mxlab.errors import InputError, choose
+from mxlab.errors import InputError, choose, quote
 
 
 class Prologue(NamedTuple):
@@ -161,9 +161,12 @@ def _arguments(common: dict[str, Any], **own: Any) -> Arguments:
 def _run(a: Arguments, backend: str, validate: bool) -> Prologue:
     names = {name: name for name in ("auto", "reference", "triton")}
     backend = choose("backend", backend, names)
+    if not isinstance(validate, bool):
+        raise InputError(f"validate is {quote(validate)}: expected True or False")
     ranges.scalars(a)
     checks.check(a)
     ranges.shapes(a)
+    ranges.outputs(a)
     if validate:
         ranges.indices(a)
     if backend == "auto":

@@ -3,7 +3,6 @@
 Each is bad input here: one line, before anything is written.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from mxlab.errors import InputError, choose, quote, whole_number
 MAX_TAPS = 8
 MAX_HEADS = 4096  # our kernels' own limit on Hq + 2 Hkv
 _MAX = 2**40
+_MAX_EPS = 1e30
 
 Ints = NDArray[np.int64]
 
@@ -32,8 +32,8 @@ def scalars(a: Arguments) -> None:
     for name in ("q_off", "k_off", "v_off", "dq", "dkv", "page_size", "draft_token_num"):
         whole_number(name, getattr(a, name), 0, _MAX)
     whole_number("max_heads", a.max_heads, 1, MAX_HEADS)
-    if not isinstance(a.eps, float | int) or not math.isfinite(a.eps) or a.eps < 0:
-        raise InputError(f"eps is {quote(a.eps)}: expected a number from 0 on, such as 1e-6")
+    if not isinstance(a.eps, float | int) or not 0 <= a.eps <= _MAX_EPS:  # NaN is not either
+        raise InputError(f"eps is {quote(a.eps)}: expected 0 to {_MAX_EPS:g}, such as 1e-6")
     if a.activation is not None:
         choose("activation", a.activation, {"silu": 0, "swish": 0})
     for name in ("use_residual", "do_store", "mxfp8_quant", "do_cache_update"):
@@ -103,6 +103,20 @@ def shapes(a: Arguments) -> None:
             )
         if not a.mxfp8_quant:
             _kind(a, f"{n}_buf", "bf16")
+
+
+def outputs(a: Arguments) -> None:
+    """Raise InputError for a buffer that cannot be written, or that is two at once."""
+    names = ["k_buf", "v_buf", "sfk", "sfv"] if a.do_store else []
+    names += ["k_inter", "v_inter"] if a.mode == "verify" else ["k_cache", "v_cache"]
+    given = [(name, getattr(a, name)) for name in names if getattr(a, name) is not None]
+    for name, x in given:
+        if isinstance(x, np.ndarray) and not x.flags.writeable:
+            raise InputError(f"{name} is read-only: expected an array to write to")
+    for at, (name, x) in enumerate(given):
+        for other, y in given[:at]:
+            if x is y:
+                raise InputError(f"{other} and {name} are one array: expected two")
 
 
 def _kind(a: Arguments, name: str, kind: str) -> None:
