@@ -6,7 +6,6 @@ import random
 from mxlab.explorers import explorer
 from mxlab.explorers.controls import AnyControl, Choice, Int, Numbers, Text
 from mxlab.models.shipped import shipped_config
-from mxlab.models.shipped import shipped_config
 
 #: what people write or paste into a box, by the control's name
 _TEXTS = {

@@ -49,9 +49,10 @@ def test_two_values_stand_for_the_block(others: str) -> None:
 def test_the_four_rules() -> None:
     view = answer(amax="449")
     assert [row[0] for row in view["panels"]["rules"]["text"]] == ["127", "128", "128", "127"]
-    assert view["answer"].startswith("For amax 449 the answers are bytes 127, 128")
+    assert view["answer"].startswith("For amax 449 the answers part: byte 127 from FLOOR, EVEN and")
     facts = {row[0]: row for row in answer(amax="449", byte=128)["panels"]["who"]["rows"]}
-    assert facts["rules"][1] == "RCEIL, CEIL"
+    assert facts["this block"][1] == "RCEIL, CEIL"
+    assert facts["FLOOR"][1] == "512 to 1023.99994" and facts["RCEIL"][1] == "448.000031 to 896"
     assert facts["libraries"][1].endswith(f"of {len(profiles())}")
     named = facts["libraries"][2].split(", ")
     grid = view["panels"]["profiles"]
@@ -88,15 +89,51 @@ def test_the_binade_is_drawn_as_the_rules_go() -> None:
                 assert f"{name.upper()} goes from {first} to {last} at " in alt
 
 
-def test_command_and_python_say_the_same() -> None:
-    for text in AMAX[:-2]:
-        view = answer(amax=text)
+@pytest.mark.parametrize("text", AMAX)
+def test_every_profile_is_in_one_group(text: str) -> None:
+    view = answer(amax=text)
+    grid = view["panels"]["profiles"]
+    raising = [n for n, row in zip(grid["rows"], grid["text"], strict=True) if row[0] == "raises"]
+    grouped = []
+    for name, named, said in view["panels"]["groups"]["rows"]:
+        byte, members = name.removeprefix("byte "), said.split(": ")[-1].split(", ")
+        members = [member for member in members if member in profiles()]
+        grouped += members
+        for member in members:
+            assert grid["text"][grid["rows"].index(member)][0] == byte
+        rules = {row[0] for row in view["panels"]["rules"]["text"] if row[0] == byte}
+        assert bool(rules) == (named != "no rule")
+        assert named == "no rule" or f"byte {byte} " in view["answer"]
+    assert sorted(grouped + raising) == sorted(profiles())
+
+
+def test_the_sweep_goes_through_the_binade_of_the_typed_magnitude() -> None:
+    seen = []
+    for sweep in range(-1, 128):
+        rows = answer(amax="449", sweep=sweep)["panels"]["rules"]["text"]
+        amax = 449.0 if sweep < 0 else 256 * (1 + sweep / 128)
+        wanted = [quantize_block([amax] * 32, "e4m3", rule).scale_byte for rule in RULES]
+        assert [row[0] for row in rows] == [str(byte) for byte in wanted]
+        seen.append(tuple(wanted))
+    assert len(set(seen)) == 4  # together, CEIL apart, RCEIL apart, EVEN apart
+    for text in ("0", "1e-40", "inf", "nan"):  # no binade of its own
+        assert answer(amax=text, sweep=5)["answer"] == answer(amax=text)["answer"]
+
+
+@pytest.mark.parametrize("others", ["same", "ones", "zeros", "nan", "inf"])
+def test_command_and_python_say_the_same(others: str) -> None:
+    for text in AMAX if others == "same" else AMAX[:3]:
+        view = answer(amax=text, others=others)
         rows = view["panels"]["rules"]["text"]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             assert main([*shlex.split(view["cli"])[1:], "--json"]) == 0
-        data = json.loads(out.getvalue())["rows"]
-        assert [str(row["scale_byte"]) for row in data if row["rule"]] == [row[0] for row in rows]
+        data = json.loads(out.getvalue())
+        if others == "same":
+            given = [row["scale_byte"] for row in data["rows"] if row["rule"]]
+            assert [str(byte) for byte in given] == [row[0] for row in rows]
+        else:
+            assert data["view"]["answer"] == view["answer"]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(view["python"], {})

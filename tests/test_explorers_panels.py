@@ -1,10 +1,12 @@
 """Drawings, cells that set a control, blocks of numbers: what the face and the pictures share."""
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mxlab.cli.explore import _value
@@ -87,6 +89,12 @@ def test_bounds() -> None:
         ("a,1_0,0x,\u0663", "0,0,0,0"),
         ("", "0,0,0,0"),
         (None, "9,9,9,9"),
+        ("[1.0, -2]\ntensor([3.])", "1.0,-2,0,3."),
+        ([1, 2, 3], "1,2,3,0"),
+        ((0.1, math.nan, -math.inf, 4, 5), "0.1,nan,-inf,4"),
+        (["2", None, [3], "x"], "2,0,0,0"),
+        ([10**5000, True, 10**29, 1e30], f"0,0,{10**29},1e+30"),
+        (np.array([0.5, -0.0], np.float32), "0.5,-0.0,0,0"),
         ("1" * 400, "0,0,0,0"),
     ],
 )

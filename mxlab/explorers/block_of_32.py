@@ -41,7 +41,7 @@ CONTROLS = (
         label="Elements",
         default="e4m3",
         options=tuple((fmt.name, fmt.name.upper()) for fmt in ELEMENT_FORMATS.values()),
-        group="The scale",
+        group="The elements",
     ),
     Numbers(
         name="values",
@@ -49,6 +49,7 @@ CONTROLS = (
         default=_NORMAL,
         count=BLOCK,
         presets=_PRESETS,
+        file="numbers",
         group="The block",
         help="Type, paste a list, drag a box up or down, or step it with the arrow keys.",
     ),
@@ -154,12 +155,11 @@ def _elements(block: Block, fates: list[int], counts: list[int]) -> Grid:
     for i, fate in enumerate(fates):
         value, back = block.values[i], block.decoded[i]
         scaled = "NaN" if block.scale_byte == NAN_BYTE else shown(value / block.scale, 6)
-        word, sign, tone = _FATES[fate]
+        word, sign, _ = _FATES[fate]
         error = "" if not (isfinite(value) and isfinite(back)) else shown(back - value, 4)
         texts = (shown(value, 6), scaled, f"0x{block.codes[i]:02X}", shown(back, 6), error,
                  f"{sign} {word}")  # fmt: skip
         cells.append(tuple((text, fate, i) for text in texts))
-    del tone
     said = ", ".join(
         f"{count} {fate[0]}" for fate, count in zip(_FATES, counts, strict=True) if count
     )
@@ -206,6 +206,11 @@ def _range(block: Block, fates: list[int]) -> Drawing:
             Shape(kind="text", at=(x(power) + step / 2, base + 16), text=f"2^{power}",
                   anchor="middle", tone=-2)
         )  # fmt: skip
+    zones = ((low, smallest - 1, "to 0"), (smallest - 1, fmt.emin, "subnormal"),
+             (fmt.emin, fmt.emax + 1, "normal"), (fmt.emax + 1, high + 1, "saturates"))  # fmt: skip
+    for start, end, word in zones:
+        shapes.append(Shape(kind="text", at=((x(start) + x(end)) / 2, 14), text=word,
+                            anchor="middle", tone=-2))  # fmt: skip
     shapes.append(
         Shape(kind="text", at=(width / 2, base + 34), text="magnitude / scale, a column a binade",
               anchor="middle", tone=-2)
@@ -237,6 +242,7 @@ def _range(block: Block, fates: list[int]) -> Drawing:
         width=width,
         height=height,
         shapes=tuple(shapes),
+        centre=x(most[0]),
         legend=tuple((tone, f"{sign} {word}") for word, sign, tone in _FATES[:4]),
     )
 

@@ -20,7 +20,7 @@ CONTROLS = (
         options=tuple((fmt.name, fmt.name.upper()) for fmt in FORMATS.values()),
         group="The byte",
     ),
-    Int(name="code", label="Code", default=0x7E, low=0, high=255, slider=(0, 255, 1),
+    Int(name="code", label="Code", default=0x39, low=0, high=255, slider=(0, 255, 1),
         group="The byte", help="0 to 255; or click a bit or a code below."),
     Text(name="value", label="Value", default="1.1", limit=32, lines=1, group="A value to encode",
          help="Such as 0.1, -3e-5, 0x1.8p3, inf or nan; empty for none."),
@@ -31,8 +31,14 @@ _ROW_TONES = {
     ("exponent", False): colours.SCALE,
     ("mantissa", True): colours.MANTISSA,
 }
-_KINDS = ("normal", "subnormal", "zero", "not a number", "infinity")
-_TONES = {"normal": 0, "subnormal": 1, "zero": 2, "nan": 3, "inf": 4}
+#: kind of a code -> (what the reader sees, tone)
+_KINDS = {
+    "normal": ("normal", colours.KEPT),
+    "subnormal": ("subnormal", colours.REFERENCE),
+    "zero": ("zero", colours.FLUSHED),
+    "nan": ("not a number", colours.NOT_A_NUMBER),
+    "inf": ("infinity", colours.SATURATED),
+}
 
 
 def view(state: State) -> View:
@@ -110,22 +116,22 @@ def _bits(d: Decoded) -> Grid:
     fields = [_field(bit, fmt) for bit in order]
     names = list(dict.fromkeys(fields))
     legend = tuple(name for name, _ in names)
-    tones = [tone for _, tone in names]
     return Grid(
         id="bits",
         title="The eight bits",
         alt=f"0x{d.code:02X} is {d.bits}: {', '.join(legend)}. Enter or a click flips a bit.",
         corner="bit",
         columns=tuple(str(bit) for bit in order),
-        rows=("",),
+        rows=(f"0x{d.code:02X}",),
         cells=(
             tuple(
-                (str(d.code >> bit & 1), tone, 1000 + tone)
-                for bit, (_, tone) in zip(order, fields, strict=True)
+                (str(d.code >> bit & 1), names.index(field), -1)
+                for bit, field in zip(order, fields, strict=True)
             ),
         ),
         legend=legend,
-        tones=tuple(tones),
+        tones=tuple(tone for _, tone in names),
+        large=True,
         say="Bit {column} is {text}; Enter flips it",
         drawn=True,
         sets="code",
@@ -218,6 +224,8 @@ def _relative(encoded: Encoded) -> str:
 
 
 def _why(encoded: Encoded, fmt: Format) -> str:
+    if encoded.saturated and abs(float(encoded.value)) < 1:
+        return f"below the smallest, {shown(float(fmt.magnitude(0)))}: it saturates"
     if encoded.saturated:
         return f"beyond the largest, {shown(fmt.max_value)}: it saturates"
     if not _finite(encoded):
@@ -231,11 +239,16 @@ def _why(encoded: Encoded, fmt: Format) -> str:
     return "the nearer of the two"
 
 
+def _short(d: Decoded) -> str:
+    return _value(d, 4 if d.value != d.value or abs(d.value) >= 0.1 else 3)
+
+
 @lru_cache(maxsize=3)
 def _table(fmt: Format) -> tuple[tuple[tuple[str, int, int], ...], ...]:
+    kinds = list(_KINDS)
     return tuple(
         tuple(
-            (_value(d, 4), _TONES[d.kind], d.code)
+            (_short(d), kinds.index(d.kind), d.code)
             for d in (decode(16 * high + low, fmt) for low in range(16))
         )
         for high in range(16)
@@ -249,17 +262,21 @@ def _codes(fmt: Format, code: int, other: int) -> Grid:
     """Return all 256 codes; the chosen ones are the byte and what the value became."""
     places = tuple(divmod(one, 16) for one in dict.fromkeys((code, other)) if one >= 0)
     also = f" and 0x{other:02X}, of the value" if other not in (-1, code) else ""
+    last = (1 << fmt.mantissa_bits) - 1
+    tiny = f"Subnormal: 0x01 to 0x{last:02X} and 0x81 to 0x{0x80 + last:02X}. " if last else ""
     return Grid(
         id="codes",
         title="All 256 codes",
-        alt=f"A row for each high digit, a column for each low digit. Chosen: 0x{code:02X}{also}. "
+        alt=f"A row for each high digit, a column for each low digit. {tiny}"
+        f"Chosen: 0x{code:02X}{also}. "
         "Enter or a click takes a code.",
         corner="",
         columns=tuple(f"{low:X}" for low in range(16)),
-        rows=tuple(f"{high:X}_" for high in range(16)),
+        rows=tuple(f"0x{high:X}" for high in range(16)),
         cells=_table(fmt),
-        legend=_KINDS,
-        say="Code 0x{row}{column}: {text}",
+        legend=tuple(text for text, _ in _KINDS.values()),
+        tones=tuple(tone for _, tone in _KINDS.values()),
+        say="Code {row}{column}: {text}",
         sample=(0, 3, 7),
         sets="code",
         values=_VALUES,

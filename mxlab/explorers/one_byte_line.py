@@ -8,8 +8,9 @@ from mxlab.explorers import colours
 from mxlab.explorers.panels import Drawing, Shape
 from mxlab.formats import Format
 
-_WIDTH, _HEIGHT, _AXIS, _PAD = 720, 118, 62, 50
+_WIDTH, _HEIGHT, _AXIS, _PAD = 720, 108, 58, 50
 _AROUND = 3  # neighbours on each side
+_LETTER = 7  # the width of a digit
 
 
 def shown(value: float | int | Fraction, digits: int = 10) -> str:
@@ -22,7 +23,7 @@ def shown(value: float | int | Fraction, digits: int = 10) -> str:
     if not isfinite(number):
         return {"nan": "NaN", "inf": "infinity", "-inf": "-infinity"}[str(number)]
     plain = f"{number:.{digits}g}"
-    if number and (len(plain) > digits + 2 or float(plain) != number):
+    if number and (len(plain.lstrip("-")) > digits + 2 or float(plain) != number):
         numerator, denominator = abs(number).as_integer_ratio()
         if numerator & (numerator - 1) == 0 and denominator & (denominator - 1) == 0:
             power = numerator.bit_length() - denominator.bit_length()
@@ -52,6 +53,12 @@ def number_line(d: Decoded, encoded: Encoded | None) -> Drawing:
     shapes = [*_interval(d, magnitude, scale, flip)]
     left, right = scale.x(places[0][0]), scale.x(places[-1][0])
     shapes.append(Shape(kind="line", at=(left - 20, _AXIS, right + 20, _AXIS), tone=-2))
+    labels = [shown(value, 6) for value, _ in places]
+    ends = [scale.x(value) for value, _ in places]
+    crowded = any(
+        ends[i + 1] - ends[i] < _LETTER * (len(labels[i]) + len(labels[i + 1])) / 2 + 8
+        for i in range(len(ends) - 1)
+    )
     for number, (value, c) in enumerate(places):
         code = _code(c, fmt, d.sign)
         x, here = scale.x(value), c == magnitude
@@ -60,22 +67,22 @@ def number_line(d: Decoded, encoded: Encoded | None) -> Drawing:
         shapes.append(
             Shape(kind="dot", at=(x, _AXIS, 6 if here else 4), tone=tone, key=code, say=say)
         )
-        y = _AXIS + (22 if number % 2 == 0 else 38)
+        y = _AXIS + (42 if crowded and number % 2 else 25)
         shapes.append(
-            Shape(kind="text", at=(x, y), text=shown(value), anchor="middle", strong=here)
+            Shape(kind="text", at=(x, y), text=labels[number], anchor="middle", strong=here)
         )
     shapes += _value(encoded, scale, places)
     low, high = _ends(magnitude, fmt)
     alt = (
         f"Around 0x{d.code:02X}, which is {shown(d.value)}: neighbours "
         + ", ".join(shown(value) for value, c in places if c != magnitude)
-        + f". What lies between {_end(low, flip)} and {_end(high, flip)} in size rounds to it"
-        + (", ties included." if _even(magnitude, fmt) else ", ties excluded.")
+        + f". What rounds to it lies {_span(low, high, flip)}"
+        + _ties(magnitude, fmt)
     )
-    return _sheet(tuple(shapes), alt)
+    return _sheet(tuple(shapes), alt, scale.x(flip * fmt.magnitude(magnitude)))
 
 
-def _sheet(shapes: tuple[Shape, ...], alt: str) -> Drawing:
+def _sheet(shapes: tuple[Shape, ...], alt: str, centre: float = 0) -> Drawing:
     return Drawing(
         id="line",
         title="On the number line",
@@ -83,6 +90,7 @@ def _sheet(shapes: tuple[Shape, ...], alt: str) -> Drawing:
         width=_WIDTH,
         height=_HEIGHT,
         shapes=shapes,
+        centre=centre,
         legend=(
             (colours.EXPONENT, "this byte, and what rounds to it"),
             (colours.REFERENCE, "its neighbours"),
@@ -113,14 +121,25 @@ def _ends(magnitude: int, fmt: Format) -> tuple[Fraction | None, Fraction | None
     if magnitude:
         low = (fmt.magnitude(magnitude - 1) + value) / 2
     else:
-        low = -fmt.magnitude(1) / 2 if fmt.has_zero else None
+        low = Fraction(0) if fmt.has_zero else None  # the other side belongs to the other zero
     high = (value + fmt.magnitude(magnitude + 1)) / 2 if magnitude < fmt.max_code else None
     return low, high
 
 
-def _end(size: Fraction | None, flip: int) -> str:
-    del flip
-    return "the end of the format" if size is None else shown(float(size))
+def _span(low: Fraction | None, high: Fraction | None, flip: int) -> str:
+    """Say the interval of values, the smaller end first."""
+    if high is None:
+        return f"{'above' if flip > 0 else 'below'} {shown(float(flip * (low or 0)))}"
+    if low is None:
+        return f"below {shown(float(high))}"
+    ends = sorted((flip * low, flip * high))
+    return f"from {shown(float(ends[0]))} to {shown(float(ends[1]))}"
+
+
+def _ties(magnitude: int, fmt: Format) -> str:
+    if fmt.rounding != "nearest-even":
+        return "; halfway goes to the larger."
+    return ", ties included." if _even(magnitude, fmt) else ", ties excluded."
 
 
 class _Scale:
@@ -158,10 +177,11 @@ def _interval(d: Decoded, magnitude: int, scale: _Scale, flip: int) -> list[Shap
         left, right = (left - 20, right) if flip < 0 else (left, right + 20)
     shapes = [Shape(kind="box", at=(left, _AXIS - 22, right - left, 44), tone=colours.EXPONENT)]
     for end in (low, high):
-        if end is not None:
+        if end:
             x = scale.x(flip * end)
             closed = _even(magnitude, d.format)
-            say = f"{shown(float(flip * end))} is halfway: it goes to the code with last bit 0"
+            whom = "the code with last bit 0" if d.format.signed else "the larger"
+            say = f"{shown(float(flip * end))} is halfway: it goes to {whom}"
             shapes.append(
                 Shape(kind="line", at=(x, _AXIS - 26, x, _AXIS + 26), tone=colours.EXPONENT,
                       strong=closed, dashed=not closed, say=say)

@@ -6,7 +6,7 @@ from math import isfinite, isinf, isnan
 from mxlab.block import BLOCK, Block, dequantize_block, quantize_block
 from mxlab.errors import InputError
 from mxlab.explorers import colours
-from mxlab.explorers.controls import Choice, Int, State, Text, number
+from mxlab.explorers.controls import Choice, Int, State, Text, command, number
 from mxlab.explorers.one_byte_line import shown
 from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
 from mxlab.explorers.protocol import Explorer
@@ -32,6 +32,8 @@ _OTHERS: dict[str, tuple[str, float | None]] = {
 CONTROLS = (
     Text(name="amax", label="Largest magnitude", default="449", limit=32, lines=1,
          group="The block", help="Such as 449, 2.8e-36, 0x1.cp8 or 0."),
+    Int(name="sweep", label="Sweep its binade", default=-1, low=-1, high=127, slider=(-1, 127, 1),
+        group="The block", help="n / 128 of the way through; -1 is the magnitude as typed."),
     Choice(name="others", label="The others", default="same", group="The block",
            options=tuple((name, text) for name, (text, _) in _OTHERS.items())),
     Int(name="byte", label="Byte asked for", default=128, low=0, high=255, slider=(100, 150, 1),
@@ -44,21 +46,19 @@ _RULE_TONES = {"floor": 0, "rceil": 1, "ceil": 2, "even": 3}
 
 def view(state: State) -> View:
     """Return every rule's and library's byte, the binade around amax, and who gives a byte."""
-    amax, bits = _amax(str(state["amax"]))
+    amax, bits = _amax(str(state["amax"]), int(state["sweep"]))
     values = _block(amax, str(state["others"]))
     rules = {name: quantize_block(values, E4M3, name) for name in RULES}
     libraries = _libraries(tuple(values))
     found = {block.scale_byte for block in rules.values()}
     bytes_ = sorted(found | {pair[0] for pair in libraries.values() if pair})
     asked = int(state["byte"])
-    who = [name for name, pair in libraries.items() if pair and pair[0] == asked]
+    groups = {byte: _group(byte, rules, libraries) for byte in bytes_}
     agree = len(bytes_) == 1
     answer = (
         f"Everyone gives byte {bytes_[0]} for amax {shown(amax)}."
         if agree
-        else f"For amax {shown(amax)} the answers are bytes {', '.join(map(str, bytes_))}: "
-        + "; ".join(f"{name.upper()} {block.scale_byte}" for name, block in rules.items())
-        + "."
+        else f"For amax {shown(amax)} the answers part: " + "; ".join(_parts(groups)) + "."
     )
     return View(
         status="passes" if agree else "warns",
@@ -66,30 +66,73 @@ def view(state: State) -> View:
         answer=answer,
         panels=(
             _binade(bits, amax),
+            _groups(groups),
             _rules(rules),
-            _who(rules, libraries, asked, who),
+            _who(rules, libraries, asked),
             _profiles(values[0], libraries, rules["rceil"].scale_byte),
         ),
-        cli=f"mxlab rules --amax {_plain(amax)}",
-        python="import mxlab\nfor rule in ('floor', 'rceil', 'ceil', 'even'):\n"
-        f"    print(rule, mxlab.scale_byte({_literal(amax)}, 'e4m3', rule=rule))",
+        cli=f"mxlab rules --amax {amax!r}"
+        if state["others"] == "same"
+        else command("which_scale", CONTROLS, state),
+        python=f"import mxlab\nvalues = [{_literal(values[0])}] + [{_literal(values[1])}] * 30"
+        f" + [{_literal(values[-1])}]\nfor rule in ('floor', 'rceil', 'ceil', 'even'):\n"
+        "    print(rule, mxlab.quantize_block(values, 'e4m3', rule=rule).scale_byte)",
     )
 
 
-def _plain(amax: float) -> str:
-    return str(amax) if isfinite(amax) else ("nan" if isnan(amax) else "inf")
+def _literal(value: float) -> str:
+    return repr(value) if isfinite(value) else f"float('{value}')"
 
 
-def _literal(amax: float) -> str:
-    return repr(amax) if isfinite(amax) else f"float('{_plain(amax)}')"
+def _parts(groups: dict[int, tuple[list[str], list[str]]]) -> list[str]:
+    """Say each byte that a rule gives, and the other bytes together where they are many."""
+    parts = [f"byte {byte} from {_said(*group)}" for byte, group in groups.items() if group[0]]
+    others = {byte: group for byte, group in groups.items() if not group[0]}
+    if len(others) < 2:
+        return parts + [f"byte {byte} from {_said(*group)}" for byte, group in others.items()]
+    count = sum(len(profiles) for _, profiles in others.values())
+    return [*parts, f"{len(others)} other bytes from {count} library profiles"]
 
 
-def _amax(text: str) -> tuple[float, int]:
-    """Return the magnitude as a float32 and its bits."""
+def _group(byte: int, rules: dict[str, Block], libraries: Pairs) -> tuple[list[str], list[str]]:
+    """Return the rules and the library profiles that give a byte."""
+    return (
+        [name.upper() for name, block in rules.items() if block.scale_byte == byte],
+        [name for name, pair in libraries.items() if pair and pair[0] == byte],
+    )
+
+
+def _said(named: list[str], profiles: list[str]) -> str:
+    """Return who gives a byte: the rules by name, libraries by name where they are few."""
+    count = len(profiles)
+    few = ", ".join(profiles) if count < 3 else f"{count} library profiles"
+    return " and ".join(part for part in (", ".join(named), few if count else "") if part)
+
+
+def _groups(groups: dict[int, tuple[list[str], list[str]]]) -> Facts:
+    """Return one row for each byte that someone gives."""
+    said = "; ".join(f"{byte} from {_said(*group)}" for byte, group in groups.items())
+    return Facts(
+        id="groups",
+        title="Who gives which byte",
+        alt=f"Bytes for this block: {said}.",
+        rows=tuple(
+            (f"byte {byte}", ", ".join(named) or "no rule",
+             f"{len(profiles)} profiles: {', '.join(profiles)}" if profiles[1:]
+             else (profiles or ["no library profile"])[0])
+            for byte, (named, profiles) in groups.items()
+        ),
+    )  # fmt: skip
+
+
+def _amax(text: str, sweep: int = -1) -> tuple[float, int]:
+    """Return the magnitude, or ``sweep`` / 128 of its binade, as a float32 and its bits."""
     value = number(text)
     if value is None:
         raise InputError(f"the largest magnitude is {text.strip()[:32]!r}: expected a number")
     bits = float32_bits(abs(value), "the largest magnitude") & 0x7FFFFFFF
+    if sweep >= 0 and 1 <= bits >> MANTISSA < 255:
+        bits = bits >> MANTISSA << MANTISSA | sweep << (MANTISSA - 7)
     return float32_from_bits(bits), bits
 
 
@@ -142,7 +185,7 @@ def _rules(rules: dict[str, Block]) -> Grid:
     return Grid(
         id="rules",
         title="The four rules",
-        alt="; ".join(f"{name} gives byte {block.scale_byte}, the maximum comes back as "
+        alt="; ".join(f"{name.upper()} gives byte {block.scale_byte}, the maximum comes back as "
                       f"{_first(block)[1]}" for name, block in rules.items()) + ".",
         corner="rule",
         columns=("byte", "scale", "code", "comes back as", "error", "e and m of amax"),
@@ -169,7 +212,7 @@ def _profiles(value: float, libraries: Pairs, reference: int) -> Grid:
             against = "as RCEIL" if same else f"{byte - reference:+d}"
             texts = (str(byte), *_code(value, byte, code), against)
         cells.append(tuple((text, tone, -1) for text in texts))
-    raised = f", {raising} raise" if raising else ""
+    raised = f", {raising} raise an error" if raising else ""
     return Grid(
         id="profiles",
         title="What each library does",
@@ -186,16 +229,17 @@ def _profiles(value: float, libraries: Pairs, reference: int) -> Grid:
     )
 
 
-def _who(rules: dict[str, Block], libraries: Pairs, asked: int, who: list[str]) -> Facts:
-    named = [name.upper() for name, block in rules.items() if block.scale_byte == asked]
+def _who(rules: dict[str, Block], libraries: Pairs, asked: int) -> Facts:
+    named, who = _group(asked, rules, libraries)
     rows = [
-        ("rules", ", ".join(named) or "none", f"give byte {asked} for this block"),
+        ("this block", ", ".join(named) or "no rule", f"give it byte {asked}"),
         ("libraries", f"{len(who)} of {len(libraries)}", ", ".join(who) or "none of the profiles"),
     ]
     for name, rule in RULES.items():
         ends = _gives(asked, rule)
-        text = "never" if ends is None else f"{shown(ends[0])} to {shown(ends[1])}"
-        rows.append((f"{name.upper()} gives it", text, "for amax in this range, as float32"))
+        text = "never" if ends is None else f"{ends[0]:.9g} to {ends[1]:.9g}"
+        how = f"gives byte {asked} for an amax in this range" if ends else "no finite amax gets it"
+        rows.append((name.upper(), text, how))
     return Facts(
         id="who",
         title=f"Who gives byte {asked}?",
@@ -249,9 +293,10 @@ def _binade(bits: int, amax: float) -> Drawing:
                 continue
             shapes.append(Shape(kind="box", at=(begin, y, end - begin - 1, 22), tone=tone,
                                 key=2000 + tone, say=f"{name.upper()}: byte {byte}"))  # fmt: skip
-            if end - begin > 40:
-                shapes.append(Shape(kind="text", at=((begin + end) / 2, y + 16),
-                                    text=f"byte {byte}", anchor="middle"))  # fmt: skip
+            if end - begin > 24:
+                text = f"{name.upper()}: {byte}" if end - begin > 80 else str(byte)
+                shapes.append(Shape(kind="text", at=((begin + end) / 2, y + 16), text=text,
+                                    anchor="middle"))  # fmt: skip
         if threshold < 1 << MANTISSA:
             at = float32_from_bits(base | threshold)
             shapes.append(Shape(kind="line", at=(cut, y - 3, cut, y + 26), strong=True,
@@ -266,6 +311,7 @@ def _binade(bits: int, amax: float) -> Drawing:
         shapes.append(Shape(kind="line", at=(x, axis, x, axis + 5), tone=-2))
         text = shown(low + (high - low) * part / 4, 5)
         shapes.append(Shape(kind="text", at=(x, axis + 18), text=text, anchor="middle", tone=-2))
+    x = 0.0
     if bits < 0x7F800000 and bits >> MANTISSA == exponent:
         x = left + (right - left) * (bits & ((1 << MANTISSA) - 1)) / (1 << MANTISSA)
         shapes.append(Shape(kind="line", at=(x, top - 12, x, axis), tone=colours.WRONG,
@@ -279,6 +325,7 @@ def _binade(bits: int, amax: float) -> Drawing:
         width=width,
         height=height,
         shapes=tuple(shapes),
+        centre=x,
     )
 
 

@@ -35,7 +35,9 @@ export function drawing(first, context, frame) {
   const legend = h("ul", { class: "legend" }), alt = h("p", { class: "alt" });
   const say = h("p", { class: "say" });
   const sheet = s("svg", { role: "img", class: "sheet" });
-  const node = frame(first, alt, legend, h("div", { class: "paper" }, sheet), say);
+  const paper = h("div", { class: "paper" }, sheet);
+  const node = frame(first, alt, legend, paper, say);
+  let centre, width;
   sheet.addEventListener("pointerover", ({ target }) => {
     if (!target.dataset) return;
     if (target.dataset.say) say.textContent = target.dataset.say;
@@ -45,7 +47,8 @@ export function drawing(first, context, frame) {
     write(alt, panel.alt);
     sheet.setAttribute("viewBox", `0 0 ${panel.width} ${panel.height}`);
     sheet.setAttribute("aria-label", panel.alt);
-    sheet.style.minWidth = `${Math.min(panel.width, 420)}px`;
+    sheet.style.minWidth = `${Math.min(panel.width, 640)}px`; // below that, texts are too small
+    sheet.style.maxWidth = `${1.5 * panel.width}px`;
     say.hidden = !panel.shapes.some((shape) => shape[8]);
     say.textContent = "";
     legend.hidden = !panel.legend.length;
@@ -53,6 +56,9 @@ export function drawing(first, context, frame) {
       h("span", { class: `swatch ${tone < 0 ? "none" : `t${tone}`}`, "aria-hidden": "true" }),
       text)));
     sheet.replaceChildren(...panel.shapes.map(made));
+    if (panel.centre === centre && panel.width === width) return;
+    ({ centre, width } = panel);
+    look();
   };
   const mark = (key) => {
     for (const shape of sheet.children) {
@@ -62,6 +68,18 @@ export function drawing(first, context, frame) {
     }
     return undefined; // nothing to scroll to: a drawing is shown whole
   };
+  // what is wider than its box scrolls, and then a keyboard must reach it
+  const look = () => {
+    const wide = paper.scrollWidth > paper.clientWidth + 1;
+    if (!wide) ["tabindex", "role", "aria-label"].forEach((name) => paper.removeAttribute(name));
+    else {
+      paper.tabIndex = 0;
+      paper.setAttribute("role", "group");
+      paper.setAttribute("aria-label", first.title);
+      paper.scrollLeft = paper.scrollWidth * centre / width - paper.clientWidth / 2;
+    }
+  };
+  if (globalThis.ResizeObserver) new ResizeObserver(look).observe(paper);
   update(first);
   return { node, update, mark };
 }

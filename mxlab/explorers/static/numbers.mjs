@@ -1,9 +1,10 @@
 // A block of numbers: type, paste, drag a box up or down, step with the arrow keys, take a preset.
 
 import { h } from "./dom.mjs";
+import { opener } from "./opener.mjs";
 
 const STEP = 1.05; // what one pixel or one key multiplies by
-const split = (text) => text.trim().split(/[\s,;]+/);
+const split = (text) => text.split(/[\s,;()[\]{}]+/).filter(Boolean); // as Python does
 
 /** Returns {fields, show(value)}; the value is the numbers' texts with commas between. */
 export function numbers(spec, common, guarded, send) {
@@ -63,6 +64,13 @@ export function numbers(spec, common, guarded, send) {
     "aria-describedby": common["aria-describedby"] }, ...boxes)];
   if (presets.length) {
     fields.push(h("div", { class: "presets", role: "group", "aria-label": "Presets" }, ...presets));
+  }
+  if (spec.file) {
+    fields.push(opener(spec, (text) => {
+      const parts = split(text);
+      boxes.forEach((box, i) => { box.value = (parts[i] ?? "0").slice(0, 32); });
+      sent();
+    }));
   }
   return { fields, show };
 }

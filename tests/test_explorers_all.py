@@ -1,0 +1,98 @@
+"""What holds for every explorer: colours that the legend names, marks that lie on their sheet."""
+
+import json
+import re
+from itertools import pairwise
+from math import isfinite
+
+import pytest
+from explorer_states import states
+
+from mxlab.explorers import EXPLORERS, explorer
+from mxlab.explorers.colours import TONES
+from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
+from mxlab.explorers.picture import picture
+from mxlab.explorers.protocol import read_state
+
+_LETTER = 6.6  # the width of a digit in a text of 12 units
+
+
+def views(name: str) -> list[View]:
+    """The views of 30 states; a state that is one sentence has none."""
+    record = explorer(name)
+    made = []
+    for text in ["{}", *states(name, 30)]:
+        state = record.clean(read_state(text))
+        if "view" in record.answer(state):
+            made.append(record.view(state))
+    assert len(made) > 10
+    return made
+
+
+@pytest.mark.parametrize("name", list(EXPLORERS))
+def test_a_cell_has_a_colour_that_the_legend_names(name: str) -> None:
+    for view in views(name):
+        for panel in view.panels:
+            if isinstance(panel, Grid):
+                assert len(panel.hues()) == len(panel.legend)
+                assert all(0 <= hue < len(TONES) for hue in panel.hues())
+                assert {len(row) for row in panel.cells} <= {len(panel.columns)}
+                tones = {tone for row in panel.cells for _, tone, _ in row}
+                assert tones <= {-1, *range(len(panel.legend))}, (panel.id, tones)
+                for row, column in panel.chosen:
+                    assert 0 <= row < len(panel.rows) and 0 <= column < len(panel.columns)
+                assert set(re.findall(r"\{(\w*)\}", panel.say)) <= {"row", "column", "text"}
+            elif isinstance(panel, Facts):
+                assert all(-1 <= tone < len(TONES) for tone in panel.tones)
+
+
+def extent(shape: Shape) -> tuple[float, float]:
+    """Where a shape begins and ends along x; a text by the number of its letters."""
+    x = shape.at[0]
+    match shape.kind:
+        case "box":
+            return x, x + shape.at[2]
+        case "dot":
+            return x - shape.at[2], x + shape.at[2]
+        case "text":
+            wide = _LETTER * len(shape.text)
+            left = {"start": x, "middle": x - wide / 2, "end": x - wide}[shape.anchor]
+            return left, left + wide
+        case _:
+            return min(shape.at[::2]), max(shape.at[::2])
+
+
+@pytest.mark.parametrize("name", list(EXPLORERS))
+def test_what_is_drawn_lies_on_its_sheet_and_no_text_on_another(name: str) -> None:
+    for view in views(name):
+        for panel in view.panels:
+            if not isinstance(panel, Drawing):
+                continue
+            assert 0 <= panel.centre <= panel.width
+            lines: dict[float, set[tuple[float, float, str]]] = {}
+            for shape in panel.shapes:
+                left, right = extent(shape)
+                assert all(isfinite(number) for number in shape.at), shape
+                assert left >= -8 and right <= panel.width + 8, (panel.id, shape)
+                assert shape.tone < len(TONES)
+                if shape.kind == "text":
+                    assert 0 <= shape.at[1] <= panel.height, (panel.id, shape)
+                    lines.setdefault(shape.at[1], set()).add((left, right, shape.text))
+                elif shape.kind == "box":
+                    _, y, width, height = shape.at
+                    assert min(width, height, y) >= 0 and y + height <= panel.height, shape
+            for texts in lines.values():
+                for (_, end, one), (start, _, other) in pairwise(sorted(texts)):
+                    assert end <= start + 1, (panel.id, one, other, view.answer)
+
+
+@pytest.mark.parametrize("name", list(EXPLORERS))
+def test_every_view_is_said_in_words_and_drawn(name: str) -> None:
+    for view in views(name):
+        assert view.answer[-1:] in ".!?" and "\n" not in view.answer, view.answer
+        assert view.sign and view.cli.startswith("mxlab ") and "mxlab" in view.python
+        assert all(panel.alt and panel.title for panel in view.panels)
+        assert len({panel.id for panel in view.panels}) == len(view.panels)
+        svg = picture("title", view)
+        assert svg.startswith("<svg") and len(svg) < 600_000
+        json.dumps(view.to_json(), allow_nan=False)
