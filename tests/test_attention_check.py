@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mxlab.attention.decode import attend, attend_by_pages
 from mxlab.attention.cache import PagedKVCache
 from mxlab.attention.check import head_errors, misread
+from mxlab.attention.decode import attend, attend_by_pages
 from mxlab.errors import InputError
 from mxlab.layout import layout
 
