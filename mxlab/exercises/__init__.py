@@ -22,6 +22,7 @@ __all__ = ["CHAPTERS", "Exercise", "Mistake", "Verdict", "check", "exercise", "e
 #: the part of a name before its dot -> the module with those exercises
 CHAPTERS = {
     "0": "why_blocks",
+    "4": "two_axes",
     "5": "scale_layout",
 }
 
