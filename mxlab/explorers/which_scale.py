@@ -66,9 +66,9 @@ def view(state: State) -> View:
         answer=answer,
         panels=(
             _binade(bits, amax),
-            _groups(groups),
-            _rules(rules),
             _who(rules, libraries, asked),
+            _rules(rules),
+            _groups(groups),
             _profiles(values[0], libraries, rules["rceil"].scale_byte),
         ),
         cli=f"mxlab rules --amax {amax!r}"
@@ -231,9 +231,12 @@ def _profiles(value: float, libraries: Pairs, reference: int) -> Grid:
 
 def _who(rules: dict[str, Block], libraries: Pairs, asked: int) -> Facts:
     named, who = _group(asked, rules, libraries)
+    listed = f"profiles, in the row of byte {asked} below" if who else "profiles"
+    if 0 < len(who) <= 6:
+        listed = ", ".join(who)
     rows = [
         ("this block", ", ".join(named) or "no rule", f"give it byte {asked}"),
-        ("libraries", f"{len(who)} of {len(libraries)}", ", ".join(who) or "none of the profiles"),
+        ("libraries", f"{len(who)} of {len(libraries)}", listed),
     ]
     for name, rule in RULES.items():
         ends = _gives(asked, rule)

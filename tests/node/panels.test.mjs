@@ -27,11 +27,12 @@ const drawing = { ...head("drawing", "d"), width: 100, height: 60, legend: [[0, 
     ["text", [50, 45], -1, "<b>bold</b>", "middle"],
   ] };
 const grid = { ...head("grid", "g"), corner: "bit", columns: ["7", "6"], rows: ["code"],
-  text: [["0", "1"]], tone: [[3, 0]], key: [[7, 8]], legend: ["a"], say: "Bit {column}: {text}",
-  nothing: "", sample: [], sets: "code", values: [[254, null]], chosen: [[0, 1]], tones: [0] };
+  text: [["0", "1"]], tone: [[1, 0]], key: [[7, 8]], legend: ["a", "b"], tones: [4, 2],
+  say: "Bit {column}: {text}", nothing: "", sample: [], sets: "code", values: [[254, null]],
+  chosen: [[0, 1]], large: true };
 const spec = { name: "e", title: "E", question: "?", controls: [
   { kind: "numbers", name: "v", label: "Values", group: "", help: "Drag.", default: "1,2,3", count: 3,
-    presets: [["tiny", "0.1,0.2,0.3"]] },
+    presets: [["tiny", "0.1,0.2,0.3"]], limit: 20, file: "numbers" },
   { kind: "text", name: "line", label: "Line", group: "", help: "", default: "x", limit: 9, lines: 1,
     file: "" },
   { kind: "text", name: "log", label: "Log", group: "", help: "", default: "", limit: 5, lines: 3,
@@ -104,6 +105,18 @@ test("a cell sets several controls, a word for each", () => {
   grid.values = [[254, null]];
 });
 
+test("a cell has the colour of its word in the legend", () => {
+  const swatches = [...root.querySelectorAll(".panel.grid .swatch")].map((s) => s.className);
+  assert.deepEqual(swatches, ["swatch t4", "swatch t2"]);
+  const [first, second] = root.querySelectorAll("td[role=gridcell]");
+  assert.ok(first.classList.contains("t2") && second.classList.contains("t4"));
+  assert.ok($("table.grid").classList.contains("large"));
+});
+
+test("a drawing that fits takes no tab stop", () => {
+  assert.equal($(".paper").hasAttribute("tabindex"), false);
+});
+
 test("numbers: typing, arrows, presets and a paste over several boxes", () => {
   const boxes = [...root.querySelectorAll("input.number")];
   assert.deepEqual(boxes.map((box) => box.value), ["1", "2", "3"]);
@@ -123,17 +136,35 @@ test("numbers: typing, arrows, presets and a paste over several boxes", () => {
   assert.deepEqual(sent.at(-1), ["v", "0.1,0.2,0.3"]);
 });
 
-test("a file is cut to the limit of its control", async () => {
-  assert.equal($(".opener button").textContent, "Open a log from a file");
-  const input = $(".opener input");
-  const file = new dom.window.File(["0123456789"], "big.log");
-  file.slice = () => ({ text: async () => "0123456789" });
+test("numbers: what is no number goes when the reader leaves the box", () => {
+  const [box] = root.querySelectorAll("input.number");
+  box.focus();
+  box.value = "abc";
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  assert.equal(box.value, "abc");
+  box.blur();
+  assert.equal(box.value, "1");
+});
+
+const open = async (input, name, text) => {
+  const file = new dom.window.File([text], name);
+  file.slice = () => ({ text: async () => text });
   Object.defineProperty(input, "files", { value: [file] });
   Object.defineProperty(input, "value", { value: "", writable: true });
   input.dispatchEvent(new Event("change"));
   await new Promise((done) => { setTimeout(done, 20); });
+};
+
+test("a file fills the numbers, the rest is 0", async () => {
+  await open($(".numbers .opener input"), "v.txt", "[1.5, -2]");
+  assert.deepEqual(sent.at(-1), ["v", "1.5,-2,0"]);
+});
+
+test("a file is cut to the limit of its control", async () => {
+  assert.equal($(".text .opener button").textContent, "Open a log from a file");
+  await open($(".text .opener input"), "big.log", "0123456789");
   assert.deepEqual(sent.at(-1), ["log", "01234"]);
-  assert.match($(".opener .help").textContent, /first 5 characters of big.log/);
+  assert.match($(".text .opener .help").textContent, /first 5 characters of big.log/);
 });
 
 test("one line of text is an input, more are an area", () => {

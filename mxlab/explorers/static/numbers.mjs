@@ -9,6 +9,7 @@ const split = (text) => text.split(/[\s,;()[\]{}]+/).filter(Boolean); // as Pyth
 /** Returns {fields, show(value)}; the value is the numbers' texts with commas between. */
 export function numbers(spec, common, guarded, send) {
   const boxes = [];
+  let last = ""; // what the state holds
   const sent = () => send(boxes.map((box) => box.value.trim() || "0").join(","));
   const scale = (box, steps) => {
     const value = Number(box.value);
@@ -20,7 +21,7 @@ export function numbers(spec, common, guarded, send) {
     let from;
     const box = h("input", { ...guarded, type: "text", inputmode: "decimal", autocomplete: "off",
       spellcheck: "false", maxlength: 32, class: "number", "aria-label": `${spec.label} ${i}`,
-      oninput: sent,
+      oninput: sent, onblur: () => show(last),
       onpaste: (event) => {
         const parts = split(event.clipboardData?.getData("text") ?? "");
         if (parts.length < 2) return;
@@ -50,6 +51,7 @@ export function numbers(spec, common, guarded, send) {
     boxes.push(box);
   }
   const show = (value) => {
+    last = value;
     split(value).forEach((text, i) => {
       const box = boxes[i];
       if (!box || box.value === text || Number(box.value) === Number(text)) return;
