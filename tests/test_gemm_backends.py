@@ -63,8 +63,12 @@ def error(found: Any, wanted: Any) -> float:
 
 
 def test_what_serves_here() -> None:
-    expected = {"reference", "numpy", "torch-dequant", "triton", "dot_scaled"}
+    expected = {"reference", "numpy", "torch-dequant", "triton"}
     assert expected <= set(HERE) and HERE[0] == "reference"
+    if "dot_scaled" not in HERE:
+        assert "before 3.8" in BACKENDS["dot_scaled"].fault(
+            *(operand(values(1, 64), "triton"),) * 2
+        )
 
 
 @EACH
