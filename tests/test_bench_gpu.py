@@ -115,6 +115,86 @@ def test_without_a_gpu_it_says_so(capsys: Capture, monkeypatch: pytest.MonkeyPat
         assert "torch finds no CUDA GPU here" in refuse(capsys, "bench", *argv)
 
 
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU's measurements on a CPU: kernels interpreted, each call made once, no clock."""
+    import torch
+
+    from mxlab.bench import gpu_gemm, gpu_memory
+
+    def once(calls: Any, *, replays: int = 9) -> Timing:
+        calls[0]()
+        return Timing(first=1.0, minimum=1e-4, median=2e-4, maximum=3e-4, runs=1)
+
+    def here(make: Any) -> Any:
+        return lambda *sizes, **named: make(*sizes, **{**named, "device": "cpu"})
+
+    for module in (gpu_memory, gpu_gemm):
+        monkeypatch.setattr(module, "graph_timing", once)
+        monkeypatch.setattr(module, "require_gpu", lambda: None)
+        monkeypatch.setattr(module, "copies", lambda *_, **__: 2)
+        monkeypatch.setattr(module, "gpu_provenance", lambda: {"gpu": "none"})
+        monkeypatch.setattr(module, "ceilings", lambda: {"GB/s": 4000.0, "TFLOP/s": 800.0})
+    monkeypatch.setattr(gpu_memory, "_torchao", lambda rule: None)
+    for name in ("randn", "randint", "empty"):
+        monkeypatch.setattr(torch, name, here(getattr(torch, name)))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (("quantize", "--rows", "64", "--cols", "96"), {"both axes", "tile_128x4", "copy_"}),
+        (("quantize", "--rows", "3", "--cols", "32", "--dtype", "float16"), {"linear"}),
+        (("interleave", "--rows", "130", "--cols", "6"), {"deinterleave", "copy"}),
+        (("dequantize", "--rows", "33", "--cols", "64"), {"to bfloat16", "to float32"}),
+        (("gemm", "--m", "3", "--n", "40", "--k", "96"), {"torch-dequant", "triton", "cuBLAS"}),
+        (("gemm", "--m", "3", "--n", "40", "--k", "96", "--backend", "triton"), {"cuBLAS"}),
+    ],
+)
+@pytest.mark.usefixtures("on_cpu")
+def test_what_is_measured_is_checked(
+    capsys: Capture, argv: tuple[str, ...], names: set[str]
+) -> None:
+    answer = ask(capsys, "bench", *argv, "--device", "cuda")
+    found = [row["name"] for row in answer["rows"]]
+    assert all(any(name in row for row in found) for name in names), found
+    assert all(row["checked"] for row in answer["rows"] if not row["peer"])
+    assert all(0 < row["of_ceiling"] < 1 and row["bytes"] > 0 for row in answer["rows"])
+    code, out, _ = call(capsys, "bench", *argv, "--device", "cuda")
+    assert code == 0 and "of ceiling" in out
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_a_wrong_result_is_not_timed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mxlab.bench import gpu_gemm, gpu_memory
+
+    monkeypatch.setattr(gpu_gemm, "gemm", lambda a, b, **_: _double(gpu_gemm, a, b))
+    said = refuse(capsys, "bench", "gemm", "--device", "cuda", "--m", "3", "--n", "40", "--k", "96")
+    assert "mxlab torch-dequant is wrong: relative error 1.0e+00; it is not timed" in said
+    from mxlab.kernels.interleave import interleave
+
+    monkeypatch.setattr(gpu_memory, "interleave", lambda x: interleave(x) + 1)
+    said = refuse(capsys, "bench", "interleave", "--device", "cuda", "--rows", "4", "--cols", "4")
+    assert "interleave is wrong" in said
+
+
+def _double(module: Any, a: Any, b: Any) -> Any:
+    import torch
+
+    return 2 * (module.dequantize(a, torch.bfloat16) @ module.dequantize(b, torch.bfloat16).T)
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_experts_are_measured_beside_one_matrix() -> None:
+    from mxlab.bench.gpu_gemm import bench_grouped
+
+    report = bench_grouped(experts=3, tokens=5, n=40, k=96).to_json()
+    names = [row["name"] for row in report["rows"]]
+    assert names == ["mxlab triton, grouped", "mxlab triton, dense", "cuBLAS bf16, dense"]
+    assert "relative error" in report["rows"][0]["checked"]
+
+
 def test_plots_are_their_tables(tmp_path: Path) -> None:
     data = run()
     plot = throughput(data)

@@ -66,9 +66,9 @@ def bench_gemm_gpu(
     whole_number("k", k, 32, 2**20, multiple_of=32)
     if max(m, n) * k > _MOST:
         raise InputError(f"(m, n, k) = {m, n, k}: expected at most {_MOST} elements an operand")
-    if backend != "all":
-        choose("backend", backend, {**BACKENDS, "all": None})
     names = [name for name in BACKENDS if name not in ("reference", "numpy")]
+    if backend != "all":
+        choose("backend on a GPU", backend, {**dict.fromkeys(names), "all": None})
     names = names if backend == "all" else [backend]
     many = copies(n * k, least=1 if n * k > 1 << 28 else 2, most=48)
     a, weights = _operand(m, k), [_operand(n, k) for _ in range(many)]
@@ -105,11 +105,7 @@ def bench_gemm_gpu(
             raise InputError(f"gemm backend {name!r}: {fault}")
         if fault or (name in ("triton", "dot_scaled") and m * n * k > 1 << 41):
             continue
-        dtype = None if name in ("reference", "numpy") else "bfloat16"
-        calls = [
-            lambda b=b, name=name, dtype=dtype: gemm(a, b, backend=name, dtype=dtype)
-            for b in weights
-        ]
+        calls = [lambda b=b, name=name: gemm(a, b, backend=name, dtype="bfloat16") for b in weights]
         peer = "tl.dot_scaled" if name == "dot_scaled" else ""
         add(peer if peer else f"mxlab {name}", calls, mx_bytes, peer, TOLERANCE)
     left, plain = dequantize(a, torch.bfloat16), [dequantize(b, torch.bfloat16) for b in weights]

@@ -64,9 +64,8 @@ def product(a: MXArray, b: MXArray, dtype: str) -> Any:
     # a view of bytes for the call that asks for it: nothing is computed in this dtype
     scale_dtype = getattr(torch, "float8_e8m0fnu")  # noqa: B009
     element = torch.float8_e4m3fn if a.format == "e4m3" else torch.float8_e5m2
-    left, right, left_scales, right_scales = (
-        x.contiguous() for x in _tensors(a.codes, b.codes, a.scales, b.scales)
-    )
+    tensors: Any = a.codes, b.codes, a.scales, b.scales
+    left, right, left_scales, right_scales = (x.contiguous() for x in tensors)
     return torch._scaled_mm(
         left.view(element),
         right.view(element).T,
@@ -74,7 +73,3 @@ def product(a: MXArray, b: MXArray, dtype: str) -> Any:
         scale_b=right_scales.view(scale_dtype),
         out_dtype=getattr(torch, dtype),
     )
-
-
-def _tensors(*arrays: Any) -> Any:
-    return arrays
