@@ -8,7 +8,7 @@ from mxlab import padding
 from mxlab.diagnosis import Report
 from mxlab.guards import Deployment, Status, Verdict, ask, facts, platform
 from mxlab.models import Linear, quantization_config
-from mxlab.models.config import Section
+from mxlab.moe_config import routing
 from mxlab.weights import human
 
 IGNORED = "SGLANG_FP8_IGNORED_LAYERS"
@@ -225,7 +225,8 @@ def _padding(now: Situation) -> Iterator[Change]:
         found = wider and {**found, **wider}
     if not found:
         return
-    price = padding.cost(linears, found, _experts_a_token(report))
+    routed = routing(report.shapes.config)
+    price = padding.cost(linears, found, routed.top_k if routed else 1)
     yield Change(
         field="padding",
         value=found,
@@ -240,16 +241,6 @@ def _padding(now: Situation) -> Iterator[Change]:
 
 def _runs(verdicts: Iterable[Verdict]) -> bool:
     return all(verdict.status is not Status.STOPS for verdict in verdicts)
-
-
-def _experts_a_token(report: Report) -> int:
-    outer = Section(report.shapes.config)
-    inner = outer.section("text_config") or outer
-    for key in ("num_experts_per_tok", "num_experts_per_token", "moe_topk"):
-        value = inner.get(key)
-        if type(value) is int and value > 0:
-            return value
-    return 1
 
 
 def _wide(report: Report) -> Iterator[Change]:

@@ -28,6 +28,7 @@ from mxlab.models import (
     quantization_config,
     shapes,
 )
+from mxlab.moe_config import settings
 from mxlab.padding import Padding, padded
 from mxlab.prologue import inkling_cache, prologue
 from mxlab.quantized import Coverage, coverage
@@ -37,6 +38,7 @@ from mxlab.subjects import (
     expert_facts,
     invalid,
     linear_facts,
+    routing_verdicts,
     tp_sizes,
     unsplit,
 )
@@ -103,8 +105,9 @@ class Examiner:
         asked = system(deployment.system, deployment.version)
         if asked.id != "sglang":
             return self._elsewhere(found, deployment, asked, values, padding)
-        base = facts(deployment, config=ConfigFacts(values))
-        found = replace(found, unknown=(*found.unknown, *beyond(base.quant)))
+        stated = replace(deployment, settings=settings(found.config, deployment.settings))
+        base = facts(stated, config=ConfigFacts(values))
+        found = replace(found, unknown=(*found.unknown, *beyond(base.quant, found.config)))
         server = (*ask(base, "server"), *ask(base, "config"))
         covered = self._coverage(found, deployment, base, values)
         early = _before_layers(deployment.system, deployment.version) if brief else ()
@@ -112,7 +115,7 @@ class Examiner:
             report = Report(deployment=deployment, shapes=found, server=server)
             return replace(report, **conclude(report))
         rows = padded(found.layers, padding or {})
-        layers, experts, moe = self._layers(rows, covered, base)
+        layers, experts, moe = self._layers(found, rows, covered, base)
         cache = found.kv or inkling_cache(found)
         kv: tuple[Verdict, ...] = ()
         handed = None
@@ -207,7 +210,11 @@ class Examiner:
         return self._covered[key]
 
     def _layers(
-        self, rows: Sequence[Linear], covered: Sequence[Coverage], base: Facts
+        self,
+        found: Shapes,
+        rows: Sequence[Linear],
+        covered: Sequence[Coverage],
+        base: Facts,
     ) -> tuple[tuple[LayerReport, ...], ExpertFacts | None, tuple[Verdict, ...]]:
         """Return the report of every linear, the experts' facts and their verdicts."""
         deployment = base.deployment
@@ -223,6 +230,7 @@ class Examiner:
                 if experts and not moe:
                     experts = replace(experts, quantized=cover.layers > 0, why_not=cover.why_not)
                     moe = ask(base, "experts", experts)
+                    moe += routing_verdicts(found, row, experts, base)
                 verdicts = moe
             else:
                 linear = linear_facts(row, cover)

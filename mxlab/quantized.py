@@ -7,6 +7,7 @@ from typing import Any
 from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_layer_skipped
 from mxlab.guards.ignore import Entries, MixedShards
 from mxlab.models import Linear, Shapes
+from mxlab.moe_config import four_bit_experts
 
 #: family -> a component of checkpoint names that SGLang's model class renames in the ignore list
 _RENAMED: Mapping[str, tuple[str, str]] = dict.fromkeys(
@@ -57,8 +58,11 @@ def coverage(
     if found.family and found.family in _RENAMED:
         old, new = _RENAMED[found.family]
         entries = [entry.replace(old, new) for entry in entries]
-    arranged = Entries.of(entries)
+    arranged, bits = Entries.of(entries), four_bit_experts(found.config)
+    kept = f"the routed experts are {bits}, which another class of SGLang's loads" if bits else ""
     return tuple(
-        Coverage(0, row.unquantized) if row.unquantized else _skipped(row, arranged)
+        Coverage(0, why)
+        if (why := row.unquantized or (kept if row.kind == "moe" else ""))
+        else _skipped(row, arranged)
         for row in found.layers
     )

@@ -1,11 +1,13 @@
 """What the doctor asks the guards about: the facts of a model's linears, experts and cache."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
     Deployment,
+    ExpertCallFacts,
     ExpertFacts,
     Facts,
     KvCacheFacts,
@@ -15,15 +17,21 @@ from mxlab.guards import (
     ask,
     system,
 )
+from mxlab.guards.experts import not_processed
 from mxlab.guards.facts import Quant
+from mxlab.guards.steps import CHOICES
 from mxlab.models import (
     KvCache,
     Linear,
+    Shapes,
     Source,
     tp_that_load,
 )
+from mxlab.moe_config import four_bit_experts, routing
 from mxlab.quantized import Coverage
 
+#: guards of one call of the experts that need nothing but the config
+_ROUTED = ("moe-fi-routing",)
 #: guards of what no rank gets a part of
 _DIVIDES = ("tp-divides", "moe-tp-div")
 
@@ -41,6 +49,32 @@ def expert_facts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFac
         gated=len(w13.parts) == 2,
         moe_tp=deployment.tp // deployment.ep,
     )
+
+
+def routing_verdicts(
+    found: Shapes, row: Linear, experts: ExpertFacts, base: Facts
+) -> tuple[Verdict, ...]:
+    """Return what the runner's kernel says of the routing: experts, experts a token, groups.
+
+    Nothing where the config does not say how many experts a token has, where the experts are not
+    MXFP8, and where the runner has no rule for it.
+    """
+    known, runner = routing(found.config), base.runner.name
+    if known is None or runner not in CHOICES["ExpertCallFacts", "runner"]:
+        return ()
+    if not_processed(replace(base, experts=experts)):
+        return ()
+    call = ExpertCallFacts(
+        runner=runner,
+        hidden=experts.hidden,
+        intermediate=experts.intermediate,
+        experts=row.experts or experts.experts,
+        top_k=known.top_k,
+        n_group=known.groups,
+        routing=known.method,
+    )
+    said = ask(replace(base, step=call), "expert_call")
+    return tuple(verdict for verdict in said if verdict.guard in _ROUTED)
 
 
 def cache_facts(cache: KvCache) -> KvCacheFacts:
@@ -104,7 +138,7 @@ def unsplit(why: str, deployment: Deployment, fix: str) -> Verdict:
     )
 
 
-def beyond(quant: Quant) -> tuple[str, ...]:
+def beyond(quant: Quant, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what of the quantisation no guard looks at; InputError for a block no layer can have."""
     if quant.method is None:
         return ()
@@ -119,4 +153,5 @@ def beyond(quant: Quant) -> tuple[str, ...]:
             f"quantization_config.weight_block_size is {quote(sizes)}: expected two whole numbers "
             "above 0, such as [128, 128]"
         )
-    return ()
+    bits = four_bit_experts(config)
+    return (f"routed experts of 4 bits ({bits}): no guard looks at them",) if bits else ()

@@ -1,12 +1,13 @@
 """How many bytes of weights a model reads: its parameters, derived, in the checkpoint's format."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from mxlab.errors import InputError
 from mxlab.models import Linear, Shapes, describe_quantization
 from mxlab.models.quantization import Quantization
+from mxlab.moe_config import four_bit_experts
 
 #: torch's names -> bytes of one value
 _ITEM = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -76,7 +77,9 @@ class _Stored:
         named = next((value for value in written if isinstance(value, str)), "")
         self.item = _ITEM.get(named, 2)
         wide = named if named in _ITEM else "16 bit, torch_dtype absent"
-        self.format = f"{self.claim.weights} and {wide}" if self.claim else wide
+        self.experts = self._experts(four_bit_experts(config))
+        formats = [claim.weights for claim in (self.claim, self.experts) if claim]
+        self.format = " and ".join([*dict.fromkeys(formats), wide])
         self.kept: dict[str, int] = {}
         if self.claim and self.claim.ignore:
             from mxlab.checkpoints.exclusions import exclude  # only for a claim with a list
@@ -84,6 +87,13 @@ class _Stored:
             names = {name: row for row in found.layers for name in _members(row)}
             for name in exclude(self.claim.ignore, names).covers:
                 self.kept[names[name].linear] = self.kept.get(names[name].linear, 0) + 1
+
+    def _experts(self, bits: str) -> Quantization | None:
+        """Return the claim about the routed experts: another one where they alone have 4 bits."""
+        if self.claim is None or not bits:
+            return self.claim
+        block, scale = ((1, 32), "ue8m0") if bits == "MXFP4" else ((1, 16), "e4m3")
+        return replace(self.claim, weights=bits, block=block, scale=scale)
 
     def layers(self, row: Linear) -> int:
         """Return how many of the row's layers are stored in the claim's format."""
@@ -94,7 +104,8 @@ class _Stored:
     def bytes(self, row: Linear, count: int) -> int | None:
         """Return the bytes of ``count`` matrices a layer, over all layers."""
         n, k, quantized = row.n or 0, row.k or 0, self.layers(row)
-        small = stored_bytes(n, k, self.claim) if self.claim and quantized else 0
+        claim = self.experts if row.kind == "moe" else self.claim
+        small = stored_bytes(n, k, claim) if claim and quantized else 0
         if small is None:
             return None
         return count * (quantized * small + (row.layers - quantized) * n * k * self.item)

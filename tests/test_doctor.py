@@ -231,7 +231,7 @@ def test_every_verdict_stands_under_its_own_subject() -> None:
     subject = {guard.id: guard.subject for guard in GUARDS}
     assert {subject[v.guard] for v in report.server} == {"server", "config"}
     assert {subject[v.guard] for v in report.kv_cache} == {"kv_cache"}
-    assert {subject[v.guard] for v in report.moe} == {"experts"}
+    assert {subject[v.guard] for v in report.moe} == {"experts", "expert_call"}
     dense = [row for row in report.layers if row.linear.kind != "moe"]
     assert {subject[v.guard] for row in dense for v in row.verdicts} == {"linear"}
 
