@@ -12,6 +12,12 @@ _TEXTS = {
     "config_json": [
         json.dumps(shipped_config(n)) for n in ("Llama-3.1-8B", "DeepSeek-V3", "phi-4")
     ],
+    "text": [
+        "MXFP8 KV cache requires head_dim divisible by 32, got 80.",
+        "Weight input_size_per_partition = 3696 is not divisible by weight quantization "
+        "block_k = 32.",
+        "MXFP8 KV cache wants a multiple of thirty-two",
+    ],
     "layer": ["o_proj", "down_proj", "experts.w2"],
 }
 #: for texts of many lines: a config.json, a log

@@ -18,7 +18,9 @@ EXPLORERS = {
     "block_of_32": "BlockOf32",
     "which_scale": "WhichScale",
     "two_axes": "TwoAxes",
+    "scale_layout": "WhereScalesLive",
     "will_it_run": "WillItRun",
+    "what_error": "WhatError",
 }
 
 __all__ = ["EXPLORERS", "answer", "drawn", "explorer"]
