@@ -24,6 +24,7 @@ CHAPTERS = {
     "0": "why_blocks",
     "4": "two_axes",
     "5": "scale_layout",
+    "6": "gemm",
 }
 
 _tries: dict[str, int] = {}
