@@ -138,6 +138,7 @@ class Report:
     prologue: Prologue | None = None
     weights: Weights | None = None
     suggestions: tuple[dict[str, Any], ...] = ()
+    m: int | None = None  # rows of activations in the calls asked of another system
 
     @property
     def version(self) -> str:
@@ -188,6 +189,7 @@ class Report:
         kv = self.shapes.kv.to_json() if self.shapes.kv else None
         return {
             "deployment": deployment_json(self.deployment),
+            "m": self.m,
             "outcome": self.outcome,
             "first_stop": stop and {"where": where, **stop.to_json()},
             "dies": self.dies and self.dies.to_json(),

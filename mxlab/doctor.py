@@ -8,8 +8,10 @@ what it heard as the system would meet it: by stage, then by layer.
 from dataclasses import replace
 
 from mxlab.diagnosis import LayerReport, Report, deployment_json
+from mxlab.errors import whole_number
 from mxlab.examiner import Examiner
 from mxlab.guards import Deployment
+from mxlab.guards.calls import MAX_SIZE, ROWS
 from mxlab.guards.inputs import check_deployment
 from mxlab.models import Source, read_model
 
@@ -27,6 +29,7 @@ def doctor(
     *,
     suggest: bool = True,
     prologue: bool = False,
+    m: int = ROWS,
 ) -> Report:
     """Say whether a model runs on a deployment, and if not, what stops it first and when.
 
@@ -34,7 +37,8 @@ def doctor(
     of a shipped model, the parsed config or a live module. ``suggest`` searches for changes under
     which a model that stops would run.
     ``prologue`` asks the checks of the fused attention prologue even of a model that SGLang does
-    not run it for. Raises InputError for a config or a flag that cannot be used.
+    not run it for. ``m`` are the rows of activations where another system than SGLang is asked: its
+    kernels look at them. Raises InputError for a config or a flag that cannot be used.
 
     >>> flags = Deployment(gpu="b200", tp=8, quantization="mxfp8", fp8_gemm_backend="deep_gemm")
     >>> report = doctor("Llama-3.1-8B", flags)
@@ -42,7 +46,8 @@ def doctor(
     'runs'
     """
     check_deployment(deployment)
-    examiner = Examiner(read_model(config), prologue)
+    whole_number("m", m, 1, MAX_SIZE)
+    examiner = Examiner(read_model(config), prologue, m)
     report = examiner.evaluate(deployment)
     report = replace(report, weights=examiner.weights(deployment))
     if not suggest or report.outcome != "stops":

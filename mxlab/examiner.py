@@ -20,6 +20,7 @@ from mxlab.guards import (
     facts,
     system,
 )
+from mxlab.guards.calls import ROWS
 from mxlab.guards.settings import check_settings, number
 from mxlab.models import (
     Linear,
@@ -61,11 +62,13 @@ def _before_layers(id: str, version: str) -> frozenset[str]:
 class Examiner:
     """One model, asked about any number of deployments; its shapes are derived once a split.
 
-    ``prologue`` asks the fused attention prologue's checks of a model that does not run it.
+    ``prologue`` asks the fused attention prologue's checks of a model that does not run it, ``m``
+    are the rows of activations of another system's calls.
     """
 
     source: Source
     prologue: bool = False
+    m: int = ROWS
     _shapes: dict[tuple[int, int, int], Shapes] = field(default_factory=dict)
     _covered: dict[tuple[Any, ...], tuple[Coverage, ...]] = field(default_factory=dict)
     _sizes: dict[int, str] = field(default_factory=dict)  # TP -> the sizes that divide
@@ -147,7 +150,7 @@ class Examiner:
         else:
             base = other_systems.server_facts(deployment, asked, values)
             cover = Coverage(row.layers)
-            said = other_systems.linear_verdicts(deployment, asked, base, row, cover)
+            said = other_systems.linear_verdicts(deployment, asked, base, row, cover, self.m)
         return all(verdict.status is not Status.STOPS for verdict in said)
 
     def _dividing(self, deployment: Deployment) -> str:
@@ -180,12 +183,15 @@ class Examiner:
                     moe = other_systems.expert_verdicts(base, experts)
                 verdicts = moe or ()
             else:
-                verdicts = other_systems.linear_verdicts(deployment, asked, base, row, cover)
+                verdicts = other_systems.linear_verdicts(
+                    deployment, asked, base, row, cover, self.m
+                )
             layers.append(LayerReport(row, cover, verdicts))
         kv = cache_facts(found.kv) if found.kv and base else None
         report = Report(
             deployment=deployment,
             shapes=found,
+            m=self.m,
             server=(*ask(base, "server"), *ask(base, "config")) if base else (),
             layers=tuple(layers),
             experts=experts,

@@ -10,14 +10,13 @@ from typing import Any
 from mxlab.errors import InputError, quote, whole_number
 from mxlab.guards import Deployment, Facts, Finding, Guard, Status, facts, system
 from mxlab.guards import values as v
+from mxlab.guards.calls import ROWS
 from mxlab.guards.engine import fill
 from mxlab.guards.facts import CallFacts, LinearFacts
 from mxlab.guards.systems import SYSTEMS, System
 from mxlab.hardware import Gpu, gpu
 
 GPUS = ("h100", "b200", "b300", "rtx5090", "gb10", "mi300x", "mi355x", "l40s", "a100")
-ROWS = 128  # M where none is given: whole tiles, so that no cell stops for M alone
-TILE = 128  # sides of the tile that a function of tiles is asked about
 MAX_SIZE = 2**40
 _MAX_NAMES = 64
 
@@ -74,10 +73,9 @@ def rows(asked: System) -> Iterator[Row]:
         for value in values:
             yield Row(asked.id, asked.name, asked.version, flag, value)
         return
-    for function in (asked.dense,) if asked.dense else asked.functions:
-        backends = asked.functions[function]
-        for backend in ("auto", *(b for b in backends if b != "auto")) if backends else ("",):
-            yield Row(asked.id, asked.name, asked.version, function, backend)
+    backends = asked.functions[asked.dense]
+    for backend in ("auto", *(b for b in backends if b != "auto")) if backends else ("",):
+        yield Row(asked.id, asked.name, asked.version, asked.dense, backend)
 
 
 def worst(guards: Iterable[Guard], asked: Facts) -> tuple[Guard, Finding] | None:
@@ -110,8 +108,6 @@ def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> F
     if row.system in FLAGS:
         deployment = replace(deployment, fp8_gemm_backend=row.backend)
         return facts(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
-    if not system(row.system, row.version).dense:
-        m = n = k = TILE
     call = CallFacts(
         function=row.function,
         m=m,
@@ -174,9 +170,8 @@ def matrix(
     ``n`` and ``k`` are the sides of the weight on one rank, ``m`` the rows of the activation.
     ``systems`` are names, with ``@version`` if not the newest; ``cuda`` is the toolkit of the
     NVIDIA GPUs, else each GPU's usual one. A server loads the weight from an MXFP8
-    checkpoint; a library gets operands as it asks for them; a language that multiplies tiles
-    (Triton) is asked about a tile of 128. Raises InputError for
-    unknown names and sizes that no weight has. Source: the ``source`` of each guard.
+    checkpoint; a library gets operands as it asks for them. Raises InputError for unknown names and
+    sizes that no weight has. Source: the ``source`` of each guard.
 
     >>> cells = matrix(2880, 2880, gpus=["gb10"], systems=["deepgemm", "flashinfer"])
     >>> [(c.row.backend, c.status.value, c.guard) for c in cells][:3]

@@ -2,7 +2,7 @@
 
 SGLang decides from a checkpoint's config and its flags what is quantised and which kernel runs. A
 library is handed operands: every dense linear is one call of the function that multiplies MXFP8,
-for a small batch of tokens. A server with tables of its own is asked about its config too.
+for M rows of tokens. A server with tables of its own is asked about its config too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +19,11 @@ from mxlab.guards import (
     ask,
     facts,
 )
+from mxlab.guards.calls import ROWS
 from mxlab.models import Linear, Shapes, describe_quantization
 from mxlab.quantized import Coverage
 from mxlab.subjects import linear_facts
 
-ROWS = 16  # tokens of a call: a small batch of decoding
 _WIDE = ("router", "lm_head")
 
 
@@ -69,7 +69,9 @@ def _coverage(row: Linear, kept: int) -> Coverage:
     return Coverage(row.layers - kept, f"the exclusion list names {kept} layers" if kept else "")
 
 
-def calls_of(row: Linear, asked: System, backend: str = "auto") -> tuple[CallFacts, ...]:
+def calls_of(
+    row: Linear, asked: System, backend: str = "auto", m: int = ROWS
+) -> tuple[CallFacts, ...]:
     """Return the calls that one linear is: one of the system's dense function.
 
     >>> from mxlab.guards import system
@@ -82,7 +84,7 @@ def calls_of(row: Linear, asked: System, backend: str = "auto") -> tuple[CallFac
         return ()
     known = asked.functions.get(asked.dense, ())
     chosen = backend if backend in known else "auto"
-    return (CallFacts(function=asked.dense, m=ROWS, n=row.n, k=row.k, backend=chosen),)
+    return (CallFacts(function=asked.dense, m=m, n=row.n, k=row.k, backend=chosen),)
 
 
 def server_facts(
@@ -93,7 +95,12 @@ def server_facts(
 
 
 def linear_verdicts(
-    deployment: Deployment, asked: System, base: Facts | None, row: Linear, cover: Coverage
+    deployment: Deployment,
+    asked: System,
+    base: Facts | None,
+    row: Linear,
+    cover: Coverage,
+    m: int = ROWS,
 ) -> tuple[Verdict, ...]:
     """Return the verdicts about one linear: those of a server's own checks, then of its calls."""
     if row.n is None or row.k is None:
@@ -104,7 +111,7 @@ def linear_verdicts(
     if not cover.layers:
         return own
     backend = deployment.fp8_gemm_backend
-    calls: Sequence[CallFacts] = calls_of(row, asked, backend)
+    calls: Sequence[CallFacts] = calls_of(row, asked, backend, m)
     return (*own, *(v for call in calls for v in ask(facts(deployment, call=call), "call")))
 
 

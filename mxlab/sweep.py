@@ -12,6 +12,7 @@ from mxlab.errors import InputError, choose, quote
 from mxlab.examiner import Examiner
 from mxlab.guards import Deployment
 from mxlab.guards import values as flags
+from mxlab.guards.calls import ROWS
 from mxlab.guards.platform import toolkit_version
 from mxlab.guards.systems import SYSTEMS, system
 from mxlab.hardware import GPUS, gpu
@@ -238,12 +239,12 @@ def _running(model: str, shown: Mapping[str, Any], report: Report) -> Cell:
     return Cell(model, shown, report.outcome, because=because, degrades=guards)
 
 
-def sweep(models: Mapping[str, Any], base: Deployment, axes: Axes) -> Grid:
+def sweep(models: Mapping[str, Any], base: Deployment, axes: Axes, *, m: int = ROWS) -> Grid:
     """Return every combination of the axes' values for every model.
 
-    ``models`` maps a name to what ``doctor`` takes, already read. Each cell says what a doctor's
-    report on that deployment alone would: outcome and first stop. Raises InputError for a grid of
-    over 5,000 cells a model or 25,000 in all.
+    ``models`` maps a name to what ``doctor`` takes, already read; ``m`` is as for it. Each cell
+    says what a doctor's report on that deployment alone would: outcome and first stop. Raises
+    InputError for a grid of over 5,000 cells a model or 25,000 in all.
 
     >>> grid = sweep({"Llama-3.1-8B": "Llama-3.1-8B"}, Deployment(gpu="b200"), {"tp": (1, 3)})
     >>> [cell.outcome for cell in grid.cells]
@@ -259,13 +260,13 @@ def sweep(models: Mapping[str, Any], base: Deployment, axes: Axes) -> Grid:
             raise InputError(
                 f"--sweep asks for {count:,} cells {what} ({sizes}): expected at most {limit:,}"
             )
-    return Grid(base, axes, tuple(models), tuple(_cells(models, base, axes)))
+    return Grid(base, axes, tuple(models), tuple(_cells(models, base, axes, m)))
 
 
-def _cells(models: Mapping[str, Any], base: Deployment, axes: Axes) -> Iterator[Cell]:
+def _cells(models: Mapping[str, Any], base: Deployment, axes: Axes, m: int) -> Iterator[Cell]:
     points: Sequence[tuple[Any, ...]] = list(product(*axes.values()))
     for name, config in models.items():
-        examiner = Examiner(config)
+        examiner = Examiner(config, m=m)
         try:
             examiner.shapes(1, 1)
         except InputError as error:  # the model's own fault: no cell can answer

@@ -298,3 +298,16 @@ def test_data_parallel_attention_changes_the_shapes(capsys: Capture) -> None:
     split, whole, again = rows.values()
     assert whole == again and whole["o_proj"] == 8 * split["o_proj"]
     assert whole["down_proj"] == split["down_proj"]
+
+
+def test_the_rows_of_a_librarys_call(capsys: Capture) -> None:
+    base = ("doctor", "Qwen3-8B", "--gpu", "b200", "--tp", "4")
+    other = ("--system", "transformer_engine")
+    code, out, _ = call(capsys, *base, *other)
+    assert code == 0 and "Transformer Engine 2.20.2, M = 128\n" in out
+    code, out, _ = call(capsys, *base, *other, "--m", "16")
+    assert code == 1 and "rows = 16 % 32 = 16" in out
+    code, out, err = call(capsys, *base, "--m", "16")
+    assert (code, out) == (2, "") and err.startswith("mxlab: --m is 16: no guard of SGLang")
+    code, out, err = call(capsys, *base, *other, "--m", "-1")
+    assert (code, out) == (2, "") and "the nearest is 1" in err

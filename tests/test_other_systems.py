@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from mxlab.doctor import doctor, evaluate
+from mxlab.errors import InputError
 from mxlab.guards import CallFacts, Deployment, Status, check
+from mxlab.guards.calls import ROWS
 from mxlab.guards.systems import SYSTEMS
 from mxlab.models import read_config
-from mxlab.other_systems import ROWS
+from mxlab.sweep import sweep
 
 MODELS = Path(__file__).parent / "data/models"
 OTHERS = [(row.id, row.version) for row in SYSTEMS if row.id != "sglang"]
@@ -82,3 +84,24 @@ def test_a_tp_that_does_not_divide_stops_everywhere() -> None:
         report = evaluate(read_config("Llama-3.1-8B"), flags)
         assert report.first_stop is not None and report.first_stop[1].guard == "tp-divides"
         assert "not divisible by 3" in report.first_stop[1].because
+
+
+@pytest.mark.parametrize(("m", "stopped"), [(16, True), (33, True), (32, False), (ROWS, False)])
+def test_a_library_is_asked_about_m_rows(m: int, stopped: bool) -> None:
+    """Transformer Engine takes rows in 32s; without a word whole tiles are meant."""
+    flags = Deployment(gpu="b200", tp=4, system="transformer_engine")
+    report = doctor("Qwen3-8B", flags, m=m)
+    assert report.m == report.to_json()["m"] == m
+    assert (report.outcome == "stops") is stopped
+    if stopped:
+        assert report.first_stop is not None and f"rows = {m}" in report.first_stop[1].because
+    grid = sweep({"Qwen3-8B": read_config("Qwen3-8B")}, flags, {"tp": (4,)}, m=m)
+    assert [cell.outcome for cell in grid.cells] == [report.outcome]
+    assert doctor("Qwen3-8B", Deployment(gpu="b200")).to_json()["m"] is None
+    with pytest.raises(InputError, match="m is 0: expected 1"):
+        doctor("Qwen3-8B", flags, m=0)
+
+
+def test_every_library_has_a_function_for_a_linear() -> None:
+    for row in SYSTEMS:
+        assert row.dense in row.functions or row.id == "sglang"

@@ -12,8 +12,9 @@ from mxlab.cli.model_input import CONFIG, add_linear_argument, plain_number
 from mxlab.cli.result import Result
 from mxlab.diagnosis import Report
 from mxlab.doctor import doctor
-from mxlab.errors import InputError, choose, quote
+from mxlab.errors import InputError, choose, quote, whole_number
 from mxlab.guards import Deployment
+from mxlab.guards.calls import MAX_SIZE, ROWS
 from mxlab.guards.inputs import check_deployment
 from mxlab.guards.settings import SETTINGS
 from mxlab.guards.values import PACKAGES
@@ -73,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page-size", type=int, metavar="TOKENS", help="of the KV cache")
     parser.add_argument("--toolkit", metavar="VERSION", help="CUDA or ROCm version, such as 12.9")
     parser.add_argument("--system", default="sglang", metavar="NAME[@VERSION]", help="whose guards")
+    parser.add_argument(
+        "--m",
+        type=int,
+        metavar="ROWS",
+        help=f"rows of activations, of a system other than SGLang (default: {ROWS})",
+    )
     installed = ", ".join(sorted(default.packages))
     for flag, dest, meaning in (
         ("with", "present", f"installed too (taken as installed: {installed})"),
@@ -140,6 +147,17 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     if args.attn_dp_size is not None:
         found["attn-dp-size"] = args.attn_dp_size
     return found
+
+
+def _rows(args: argparse.Namespace) -> int:
+    """Return M; SGLang is asked about a server that takes any."""
+    if args.m is None:
+        return ROWS
+    if args.system.partition("@")[0].lower() == "sglang" and not args.sweep:
+        raise InputError(
+            f"--m is {quote(args.m)}: no guard of SGLang looks at it, of others some do"
+        )
+    return whole_number("--m", args.m, 1, MAX_SIZE)
 
 
 def deployment_of(args: argparse.Namespace) -> Deployment:
@@ -229,7 +247,9 @@ def _reports(
     reports: list[tuple[str, Report]] = []
     for model in models:
         with about(model.name if several else ""):
-            report = doctor(model.source, base, suggest=suggest, prologue=args.prologue)
+            report = doctor(
+                model.source, base, suggest=suggest, prologue=args.prologue, m=_rows(args)
+            )
         reports.append((model.name, report))
     listed = [{"config": name, **report.to_json()} for name, report in reports]
     data: Mapping[str, Any] = {"reports": listed} if several else listed[0]
@@ -269,7 +289,7 @@ def _sweep(
 
     axes = parse_axes(texts)
     check_deployment(base)
-    grid = sweep({model.name: model.source for model in models}, base, axes)
+    grid = sweep({model.name: model.source for model in models}, base, axes, m=_rows(args))
     data = grid.to_json()
     if form == "csv":
         from mxlab.report.sheet import grid_csv

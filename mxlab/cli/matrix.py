@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from mxlab.cli.result import Result
 from mxlab.guards import Status
-from mxlab.matrix import GPUS, ROWS, Cell, Row, matrix
+from mxlab.guards.calls import ROWS
+from mxlab.matrix import GPUS, Cell, Row, matrix
 
 EXAMPLES = """examples:
   mxlab matrix 2880 2880

@@ -6,6 +6,7 @@ from mxlab.guards.systems import System
 from mxlab.layout import LAYOUTS
 
 MAX_SIZE = 2**40
+ROWS = 128  # M where none is given: whole tiles, so that nothing stops for M alone
 _MAX_GROUPS = 4096
 _MAX_RANK = 8
 

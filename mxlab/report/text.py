@@ -63,18 +63,19 @@ def model_line(report: Report) -> str:
     line = f"{s.family or 'no recipe'} ({s.architecture or s.model_type or 'unnamed'})"
     if w is None or not w.parameters:
         return line
-    line += f", {human(w.parameters, '')} parameters".replace(" G ", " B ").replace(" T ", " T ")
+    line += f", {human(w.parameters, '')} parameters".replace(" G ", " B ")
     return line + (f", {human(w.bytes)} of weights ({w.format})" if w.bytes is not None else "")
 
 
 def machine_line(report: Report) -> str:
-    """Return the GPU, the ranks, the system and the flags."""
+    """Return the GPU, the ranks, the system, the rows of a library's calls and the flags."""
     d = report.deployment
     machine = gpu(d.gpu)
     ep = f", EP {d.ep}" if d.ep > 1 else ""
     asked = system_name(d.system, report.version)
     given = "".join(f" {flag}" for flag in flags(report))
-    return f"{machine.label} ({machine.arch or 'no GPU'}), TP {d.tp}{ep}, {asked}{given}"
+    rows = "" if report.m is None else f", M = {report.m}"
+    return f"{machine.label} ({machine.arch or 'no GPU'}), TP {d.tp}{ep}, {asked}{rows}{given}"
 
 
 def _head(name: str, report: Report) -> str:
