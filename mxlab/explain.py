@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from mxlab.errors import InputError, quote
 from mxlab.explain_index import index
@@ -11,8 +11,13 @@ from mxlab.explain_match import Hit
 from mxlab.explain_near import fragments, nearest
 from mxlab.explain_numbers import because
 from mxlab.explain_scan import Scan, Tally
+from mxlab.explain_table import every_message, holders
 from mxlab.explain_text import JsonValue, typed
 from mxlab.guards.engine import STAGES, Guard
+
+if TYPE_CHECKING:
+    from mxlab.explain_layers import Fit, Layers
+    from mxlab.models import Source
 
 _CHUNK = 1 << 20
 _PASTED = 1 << 12  # up to here a text is a paste, and a shorter fragment is believed
@@ -30,6 +35,9 @@ COSTS: Mapping[str, str] = {
     "S7": "after the whole checkpoint is read and processed",
     "S8": "after the whole checkpoint is loaded and the KV cache is allocated",
     "S9": "after the whole checkpoint is loaded and the KV cache is allocated",
+    "C1": "when the library is imported or set up, before anything is computed",
+    "C2": "at the call, before a kernel runs; in a server at the warm-up or the first token",
+    "C3": "at the call, as its kernel starts; in a server at the warm-up or the first token",
 }
 
 
@@ -61,6 +69,13 @@ class Match:
     count: int
     ranks: Mapping[str, int]
     text: str
+    layers: "tuple[Fit, ...]" = ()  #: of the model asked about, those that have these numbers
+    no_layer: str = ""  #: says which numbers none has
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of the system that have this check, the newest first."""
+        return holders(self.guard.id, self.guard.system)
 
     @property
     def meaning(self) -> str:
@@ -73,6 +88,7 @@ class Match:
         return {
             "guard": self.guard.id,
             "system": self.guard.system,
+            "versions": list(self.versions),
             "error": self.guard.error,
             "values": dict(self.values),
             "because": list(self.because),
@@ -89,6 +105,8 @@ class Match:
             "count": self.count,
             "ranks": dict(self.ranks),
             "text": self.text,
+            "layers": [fit.to_json() for fit in self.layers],
+            "no_layer": self.no_layer,
         }
 
 
@@ -136,19 +154,28 @@ class Explanation:
 
 
 def explain(
-    source: str | bytes | BinaryIO | TextIO, guards: Sequence[Guard] | None = None
+    source: str | bytes | BinaryIO | TextIO,
+    guards: Sequence[Guard] | None = None,
+    *,
+    config: "Source | None" = None,
+    tp: int | None = None,
+    ep: int = 1,
 ) -> Explanation:
     """Find the guards whose messages stand in an error text or a log.
 
     Args:
         source: text, bytes, or a stream, which is read in chunks of 1 MiB with constant memory.
-        guards: the table to look in; by default every guard that mxlab knows.
+        guards: the table to look in; by default every message that mxlab knows, of every version
+            of every system.
+        config: a model as ``mxlab.shapes`` takes it; the layers that have the numbers of a message
+            are then named.
+        tp, ep: the sizes of its deployment; without ``tp`` the usual sizes are tried.
 
     Returns:
         The matches with their values, or, where nothing matches, the nearest candidates.
 
     Raises:
-        InputError: where there is nothing to read, or nothing that is text.
+        InputError: where there is nothing to read, nothing that is text, or no such model.
 
     >>> found = explain("MXFP8 KV cache requires head_dim divisible by 32, got 80.")
     >>> [(match.guard.id, match.because) for match in found.matches]
@@ -156,11 +183,12 @@ def explain(
     """
     if not isinstance(source, str | bytes) and not hasattr(source, "read"):
         raise InputError(f"the text is {quote(source)}: expected text, bytes or an open file")
-    if guards is None:
-        from mxlab.guards import GUARDS
+    layers = None
+    if config is not None:
+        from mxlab.explain_layers import layers_of  # the models, only where one is asked about
 
-        guards = GUARDS
-    table = index(tuple(guards))
+        layers = layers_of(config, tp, ep)
+    table = index(every_message() if guards is None else tuple(guards))
     scan = Scan(table)
     scan.run(_chunks(source))
     if scan.blank:
@@ -169,7 +197,7 @@ def explain(
     if not any(_stops(tally.first.template.guard) for tally in tallies):
         least = _FRAGMENT if scan.size <= _PASTED else _FRAGMENT_OF_LOG
         tallies += _fragments(scan, least, {tally.first.template.guard.id for tally in tallies})
-    matches, dropped = _matches(tallies)
+    matches, dropped = _matches(tallies, layers)
     candidates: list[Candidate] = []
     if not matches:
         _refuse_binary(scan.tail)
@@ -207,7 +235,7 @@ def _stops(guard: Guard) -> bool:
     return guard.error not in ("", "warning")
 
 
-def _matches(tallies: Sequence[Tally]) -> tuple[list[Match], int]:
+def _matches(tallies: Sequence[Tally], layers: "Layers | None") -> tuple[list[Match], int]:
     order = sorted(tallies, key=lambda t: (not _stops(t.first.template.guard), t.first.line))
     listed: dict[str, int] = {}
     matches, dropped = [], 0
@@ -217,12 +245,14 @@ def _matches(tallies: Sequence[Tally]) -> tuple[list[Match], int]:
         if listed[guard.id] > _MOST:
             dropped += tally.count
             continue
-        matches.append(_match(tally.first, tally))
+        matches.append(_match(tally.first, tally, layers))
     return matches, dropped
 
 
-def _match(hit: Hit, tally: Tally) -> Match:
+def _match(hit: Hit, tally: Tally, layers: "Layers | None") -> Match:
     values = {name: typed(value) for name, value in hit.values}
+    found = hit.template
+    fits = layers.fits(found.guard, found.text, values, tuple(tally.ranks)) if layers else ()
     return Match(
         guard=hit.template.guard,
         values=values,
@@ -232,6 +262,8 @@ def _match(hit: Hit, tally: Tally) -> Match:
         count=tally.count,
         ranks=dict(sorted(tally.ranks.items(), key=lambda pair: _natural(pair[0]))),
         text=hit.text,
+        layers=fits,
+        no_layer=layers.missing(found.guard, found.text, values) if layers and not fits else "",
     )
 
 

@@ -2,12 +2,13 @@
 
 A message is literal pieces with fields between them. From each long piece one short *anchor* is
 chosen that starts with a letter which is rare in logs; all anchors together are one regular
-expression without repetition, which passes over a log in one go and cannot backtrack.
+expression without repetition, which passes over a log in one go and cannot backtrack. It stops to
+look only at the rare letters, so that its time hardly grows with the number of messages.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -15,17 +16,19 @@ from mxlab.explain_text import flatten
 from mxlab.guards.engine import Guard
 
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
-_ANCHOR = 10  # flat characters
+_ANCHOR = 24  # flat characters
 _ANCHORED = 20  # a piece of this length is distinctive enough to be looked for on its own
 _SHORT = 24  # a message with fewer literal characters must stand alone in its line
 _HEAD = 4  # flat characters that tell how many messages have an anchor's beginning in common
 GRAM = 8  # flat characters of the runs that fragments are found by
 
-# Characters of logs and of English, the most frequent first; what is missing is rare.
-_FREQUENT = b"e0123456789tniaros.,:lcdpu-hmg/_kbfI()#=TPyvO[]NDEwSRALC"
+# Characters by how seldom servers' logs hold them, the rarest first, three a class; digits, the
+# frequent letters and the signs that are missing come last of all.
+_RARE = b"XQZJYUVKjzGHMxwFCBvSLDqWNRkbf%=m_(y)OIEAPdT"
+_CLASS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Template:
     """One message of one guard: ``pieces`` are flat literals, ``fields`` the names between them."""
 
@@ -37,6 +40,8 @@ class Template:
     quoted: tuple[bool, ...]  # per field: the message itself puts it in quotes
     literal: int  # flat literal characters in all
     words: tuple[frozenset[int], ...] = field(repr=False)  # per piece: where a word starts
+    spaced: tuple[tuple[bool, bool], ...]  # per piece: white space of the message around it
+    on_a_line: bool  # the last field has a line for itself
 
     @property
     def short(self) -> bool:
@@ -49,6 +54,7 @@ def template(guard: Guard, number: int) -> Template:
     text = guard.messages[number]
     parts = _FIELD.split(text)
     pieces, words = [flatten(parts[0].encode())], [_word_starts(parts[0])]
+    spaced = [_spaced(parts[0])]
     names, quoted = [], []
     for at in range(1, len(parts), 2):
         before, name, literal = parts[at - 1 : at + 2]
@@ -59,6 +65,7 @@ def template(guard: Guard, number: int) -> Template:
         quoted.append(before[-1:] == literal[:1] != "" and before[-1:] in "'\"`")
         pieces.append(flat)
         words.append(_word_starts(literal))
+        spaced.append(_spaced(literal))
     return Template(
         guard=guard,
         number=number,
@@ -68,7 +75,13 @@ def template(guard: Guard, number: int) -> Template:
         quoted=tuple(quoted),
         literal=sum(map(len, pieces)),
         words=tuple(words),
+        spaced=tuple(spaced),
+        on_a_line=len(parts) > 1 and parts[-3].endswith("\n") and not parts[-1],
     )
+
+
+def _spaced(literal: str) -> tuple[bool, bool]:
+    return literal[:1].isspace(), literal[-1:].isspace()
 
 
 def _word_starts(literal: str) -> frozenset[int]:
@@ -99,7 +112,23 @@ class Index:
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
         """A regular expression that stands where any anchor starts."""
-        return re.compile(_alternatives(self.anchors) if self.anchors else b"(?!)")
+        return self.without(())
+
+    def without(self, done: Container[Place]) -> re.Pattern[bytes]:
+        """Return the regular expression of the anchors that lead to other places than ``done``.
+
+        An anchor near the end of its piece is short; what stands before it in the piece is then
+        looked back at.
+        """
+        tree: dict[bytes, set[bytes]] = defaultdict(set)
+        for anchor, places in self.anchors.items():
+            for place in places:
+                if place not in done:
+                    found, piece, at = place
+                    start = max(0, at + len(anchor) - _ANCHOR)
+                    tree[anchor].add(found.pieces[piece][start:at])
+        words = [(word, word, frozenset(before)) for word, before in tree.items()]
+        return re.compile(_alternatives(words) if words else b"(?!)")
 
     def places(self, flat: bytes, at: int) -> Iterable[Place]:
         """Yield the templates of which a whole piece stands around flat position ``at``."""
@@ -145,34 +174,33 @@ def index(guards: tuple[Guard, ...]) -> Index:
 
 
 def _rarest(piece: bytes, spread: Mapping[bytes, int]) -> int:
-    """Return where the anchor of a piece starts: at the characters that logs hold least often.
+    """Return where the anchor of a piece starts: at the character that logs hold least often.
 
-    The first character costs a stop each time it appears, the next two only behind the first; what
-    many messages have in common, as ``MXFP8``, will be common in the logs of such a server too.
+    Each occurrence of it in a log costs a stop. Among equals, what few messages have in common is
+    best: ``MXFP8`` will be common in the logs of such a server too.
     """
 
-    def cost(at: int) -> float:
-        behind = sum(_commonness(c) for c in piece[at + 1 : at + 3])
-        return _commonness(piece[at]) * behind * spread.get(piece[at : at + _HEAD], 1)
+    def cost(at: int) -> tuple[int, int]:
+        rank = _RARE.find(piece[at])
+        rank = len(_RARE) if rank < 0 else rank
+        return rank // _CLASS, spread.get(piece[at : at + _HEAD], 1)
 
-    return min(range(max(1, len(piece) - _ANCHOR + 1)), key=cost)
-
-
-def _commonness(character: int) -> int:
-    rank = _FREQUENT.find(character)
-    return 1 if rank < 0 else 1 + len(_FREQUENT) - rank
+    return min(range(len(piece)), key=cost)
 
 
-def _alternatives(words: Iterable[bytes]) -> bytes:
-    """Return a pattern for any of the words, written as a prefix tree: one look a character."""
-    tree: dict[int, list[bytes]] = defaultdict(list)
-    ends = False
-    for word in words:
-        if word:
-            tree[word[0]].append(word[1:])
+def _alternatives(words: Iterable[tuple[bytes, bytes, frozenset[bytes]]]) -> bytes:
+    """Return a pattern for any of the words, written as a prefix tree: one look a character.
+
+    A word is (what is left of it, the whole of it, what may stand before it).
+    """
+    tree: dict[int, list[tuple[bytes, bytes, frozenset[bytes]]]] = defaultdict(list)
+    branches: list[bytes] = []
+    for left, whole, before in words:
+        if left:
+            tree[left[0]].append((left[1:], whole, before))
+        elif b"" in before:
+            return b""  # the shortest word suffices to stop here; places() tells which ones fit
         else:
-            ends = True
-    branches = [re.escape(b"%c" % c) + _alternatives(rest) for c, rest in sorted(tree.items())]
-    if not branches or ends:
-        return b""  # the shortest word suffices to stop here; places() tells which ones fit
+            branches += [b"(?<=" + re.escape(one + whole) + b")" for one in sorted(before)]
+    branches += [re.escape(b"%c" % c) + _alternatives(rest) for c, rest in sorted(tree.items())]
     return branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"

@@ -69,11 +69,13 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
     start, end, matched = low, high, high - low
     while up < last:
         literal = pieces[up + 1]
-        if up + 1 == last and _PUNCTUATION.fullmatch(literal):
+        if up + 1 == last and found.on_a_line:
+            raw, end = view.line(end)
+        elif up + 1 == last and _PUNCTUATION.fullmatch(literal):
             raw, end = view.after(end)
             raw = raw.rstrip(b".,;:!\\")
         else:
-            at, length = _next(view, literal, end)
+            at, length = _next(view, found, up + 1, end)
             if at < 0:
                 break
             raw, end = view.between(end, at), at + length
@@ -90,7 +92,7 @@ def align(view: View, found: Template, piece: int, low: int, high: int) -> _Alig
         if down == 1 and not literal:
             raw, start = view.before(start)
         else:
-            at, length = _previous(view, literal, start)
+            at, length = _previous(view, found, down - 1, start)
             if at < 0:
                 break
             raw, start = view.between(at + length, start), at
@@ -115,8 +117,9 @@ def _read(values: dict[str, str], found: Template, number: int, raw: bytes) -> b
     return True
 
 
-def _next(view: View, literal: bytes, low: int) -> tuple[int, int]:
-    """Return where a literal follows a value, and how much of it stands there: at least a gram."""
+def _next(view: View, found: Template, piece: int, low: int) -> tuple[int, int]:
+    """Return where a piece follows a value, and how much of it stands there: at least a gram."""
+    literal = found.pieces[piece]
     head, at = literal[:GRAM], low - 1
     cut = (-1, 0)
     for _ in range(_TRIES):
@@ -126,13 +129,16 @@ def _next(view: View, literal: bytes, low: int) -> tuple[int, int]:
         if balanced(view.between(low, at)):
             length = _common(literal, view.flat[at : at + len(literal)])
             if length == len(literal):
-                return at, length
+                if _is_word(view, found, piece, at):
+                    return at, length
+                continue
             cut = cut if cut[1] else (at, length)
     return cut
 
 
-def _previous(view: View, literal: bytes, high: int) -> tuple[int, int]:
-    """Return where a literal, or at least a gram at its end, stands before a value."""
+def _previous(view: View, found: Template, piece: int, high: int) -> tuple[int, int]:
+    """Return where a piece, or at least a gram at its end, stands before a value."""
+    literal = found.pieces[piece]
     tail, end = literal[-GRAM:], high
     cut = (-1, 0)
     for _ in range(_TRIES):
@@ -144,9 +150,29 @@ def _previous(view: View, literal: bytes, high: int) -> tuple[int, int]:
             there = view.flat[max(0, at + len(tail) - len(literal)) : at + len(tail)]
             length = _common(literal[::-1], there[::-1])
             if length == len(literal):
-                return at + len(tail) - length, length
+                if _is_word(view, found, piece, at + len(tail) - length):
+                    return at + len(tail) - length, length
+                continue
             cut = cut if cut[1] else (at + len(tail) - length, length)
     return cut
+
+
+def _is_word(view: View, found: Template, piece: int, at: int) -> bool:
+    """Tell whether a short piece stands apart where its message has white space or an end.
+
+    The ``on`` of ``got {dtype} on {gpu}`` is not that of None.
+    """
+    literal = found.pieces[piece]
+    if len(literal) >= GRAM:
+        return True
+    start, end = view.at[at], view.at[at + len(literal) - 1] + 1
+    apart_before, apart_after = found.spaced[piece]
+    apart_after = apart_after or piece == len(found.pieces) - 1
+    before, first = view.raw[max(0, start - 1) : start], view.raw[start : start + 1]
+    last, after = view.raw[end - 1 : end], view.raw[end : end + 1]
+    if apart_before and _wordy(before) and _wordy(first):
+        return False
+    return not (apart_after and _wordy(last) and _wordy(after))
 
 
 def _common(one: bytes, other: bytes) -> int:

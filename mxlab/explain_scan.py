@@ -5,11 +5,12 @@ anchors of ``explain_index``; only where a whole piece of a message stands aroun
 rest of that message compared.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mxlab.explain_index import Index, Place
+from mxlab.explain_index import Index, Place, Template
 from mxlab.explain_match import Hit, Window, strongest
 from mxlab.explain_text import flatten, strip_noise
 
@@ -17,6 +18,7 @@ TAIL = 1 << 16  # the end of a log, kept for fragments and for the nearest guard
 _OVERLAP = 1 << 13
 # Occurrences of one message that are compared in full; of one that was never found, many more.
 _COMPARED, _COMPARED_IN_VAIN = 1_000, 10_000
+_IDLE = 100  # stops at messages that are no more compared, after which they are only counted
 
 
 @dataclass(slots=True)
@@ -41,8 +43,15 @@ class Scan:
     tail: bytes = b""
     blank: bool = True
     unread: int = 0  # occurrences that were not compared any more
-    _compared: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _compared: Counter[Place] = field(default_factory=Counter)
     _found: set[int] = field(default_factory=set)
+    _pattern: re.Pattern[bytes] = field(init=False)
+    _counted: dict[Place, None] = field(default_factory=dict)  # not in the pattern any more
+    _done: dict[Place, None] = field(default_factory=dict)
+    _idle: int = 0
+
+    def __post_init__(self) -> None:
+        self._pattern = self.index.pattern
 
     @property
     def lines(self) -> int:
@@ -88,13 +97,14 @@ class Scan:
     def _hits(
         self, raw: bytes, flat: bytes, flat_base: int, line: int, done: int, limit: int
     ) -> Iterator[Hit]:
+        self._count(flat, done - flat_base, limit - flat_base)
         window: Window | None = None
-        search = self.index.pattern.search
+        search = self._pattern.search
         found = search(flat, done - flat_base)
         while found and flat_base + found.start() < limit:
             at = found.start()
             for place in self.index.places(flat, at):
-                if self._enough(place):
+                if place in self._counted or self._enough(place):
                     continue
                 window = window or Window(raw, flat_base, line)
                 hit = window.read(place, at)
@@ -102,17 +112,37 @@ class Scan:
                     self._found.add(id(hit.template))
                     yield hit
             found = search(flat, at + 1)
+        if self._idle > _IDLE:
+            self._idle = 0
+            self._counted = dict(self._done)
+            self._pattern = self.index.without(self._counted)
+
+    def _count(self, flat: bytes, low: int, high: int) -> None:
+        """Count the messages that are not compared any more, of those whose anchors lie between."""
+        for found, piece, offset in self._counted:
+            whole = found.pieces[piece]
+            if _is_longest(found, piece):
+                start, end = max(0, low - offset), max(0, high - offset)
+                self.unread += flat.count(whole, start, end + len(whole) - 1)
 
     def _enough(self, place: Place) -> bool:
         """Tell whether a message was compared often enough; if so, count it unread."""
         template, piece, _ = place
-        self._compared[id(template), piece] += 1
+        self._compared[place] += 1
         most = _COMPARED if id(template) in self._found else _COMPARED_IN_VAIN
-        if self._compared[id(template), piece] <= most:
+        if self._compared[place] <= most:
             return False
-        if len(template.pieces[piece]) == max(map(len, template.pieces)):
+        self._idle += 1
+        self._done[place] = None
+        if _is_longest(template, piece):
             self.unread += 1  # once for each occurrence, whichever pieces it is found by
         return True
+
+
+def _is_longest(template: Template, piece: int) -> bool:
+    """Tell whether this is the first of the longest pieces of a message."""
+    lengths = [len(one) for one in template.pieces]
+    return lengths.index(max(lengths)) == piece
 
 
 def _with_last(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from mxlab.errors import InputError
 from mxlab.explain import COSTS, explain
 from mxlab.explain_index import Template, index
+from mxlab.explain_table import every_message
 from mxlab.explain_text import typed
-from mxlab.guards import GUARDS, STAGES
+from mxlab.guards import STAGES
 from mxlab.guards.engine import Guard, fill
 
+GUARDS = every_message()
 TEMPLATES = index(GUARDS).templates
 IDS = [f"{one.guard.id}-{one.number}" for one in TEMPLATES]
 VALUES = (
@@ -113,7 +116,7 @@ def boxed(text: str) -> str:
 def test_noise_of_logs(
     one: Template, drawn: list[str], width: int, prefix: str, kind: str, failed_at: bool
 ) -> None:
-    take = iter(drawn)
+    take = cycle(drawn)
     text, values = filled(one, lambda: next(take))
     head = f"{one.guard.error}: " if one.guard.error else ""
     if failed_at:
@@ -161,14 +164,20 @@ def test_colours_inside_a_message() -> None:
             {"n": 2880, "k": 576},
         ),
         ("cannot serve MXFP8 weight shape (2880, 57", "wsp-deepgemm", {"n": 2880}),
-        ("Weight input_size_per_partition = 1344 is not divisible by", "lin-tp-row", None),
     ],
 )
-def test_fragments(part: str, guard: str, values: dict[str, int] | None) -> None:
+def test_fragments(part: str, guard: str, values: dict[str, int]) -> None:
     matches = explain(part).matches
     assert [match.guard.id for match in matches] == [guard]
     assert not matches[0].complete
-    assert values is None or dict(matches[0].values) == values
+    assert dict(matches[0].values) == values
+
+
+def test_a_fragment_of_a_text_that_checks_share_gives_them_all() -> None:
+    matches = explain("Weight input_size_per_partition = 1344 is not divisible by").matches
+    assert {match.guard.system for match in matches} == {"sglang", "vllm"}
+    assert {match.guard.id for match in matches} >= {"lin-tp-row", "vllm-block-row"}
+    assert all(not match.complete for match in matches)
 
 
 def test_the_longer_message_wins() -> None:
@@ -187,15 +196,17 @@ def test_numbers_are_said() -> None:
     ).matches
     assert match.because == ("N = 2880 % 64 = 0", "K = 576 % 128 = 64")
     assert match.meaning.endswith("Here N = 2880 % 64 = 0, K = 576 % 128 = 64.")
-    (match,) = explain(
+    matches = explain(
         "Weight input_size_per_partition = 1360 is not divisible by weight quantization "
         "block_k = 32."
     ).matches
+    match = next(match for match in matches if match.guard.id == "lin-tp-row")
     assert match.because == ("input_size_per_partition = 1360 % (block_k = 32) = 16",)
-    (match,) = explain(
+    matches = explain(
         "MXFP8 requires n >= 128 and k >= 128 for CUTLASS MXFP8. got m=6, n=32, k=1024."
     ).matches
-    assert match.because == ("n = 32 < 128",)
+    assert {m.guard.system for m in matches} == {"sglang", "flashinfer"}
+    assert {m.because for m in matches} == {("n = 32 < 128",)}
 
 
 def test_several_guards_and_ranks() -> None:
@@ -219,14 +230,20 @@ def test_several_guards_and_ranks() -> None:
     )
     found = explain(log)
     assert found.lines == 35
-    got = [(m.guard.id, m.line, m.count, dict(m.ranks)) for m in found.matches]
+    twins = rivals(next(one for one in TEMPLATES if one.guard.id == "lin-tp-row"))
+    assert len(twins) > 1  # a text of several checks, each with the same numbers
+    first = [m for m in found.matches if m.guard.id in twins]
+    assert {m.guard.id for m in first} == twins and tuple(first) == found.matches[: len(twins)]
+    assert {(m.line, m.count, len(m.ranks)) for m in first} == {(5, 8, 8)}
+    rest = [m for m in found.matches if m.guard.id not in twins or m.guard.id == "lin-tp-row"]
+    got = [(m.guard.id, m.line, m.count, dict(m.ranks)) for m in rest]
     assert got == [  # what stops comes first, in the order of the log; then the warning
         ("lin-tp-row", 5, 8, {f"TP{rank}": 1 for rank in range(8)}),
         ("kv-hd32", 34, 1, {"DP1 TP2": 1}),
         ("kv-hd32", 35, 1, {"DP1 TP2": 1}),
         ("cfg-mxfp8-override", 1, 1, {}),
     ]
-    assert found.matches[3].values == {"block": [1, 128]}
+    assert rest[3].values == {"block": [1, 128]}
 
 
 def test_the_source_of_a_message_is_not_the_message() -> None:
@@ -317,8 +334,9 @@ def test_a_flag_is_no_fragment() -> None:
 
 def test_signs_that_json_escapes() -> None:
     text = r"MXFP8 requires n \u003e= 128 and k \u003e= 128 for CUTLASS MXFP8. got m=1, n=2, k=3."
-    (match,) = explain(text).matches
-    assert (match.guard.id, match.values) == ("fi-mm-min", {"m": 1, "n": 2, "k": 3})
+    matches = explain(text).matches
+    assert [m.guard.id for m in matches] == ["fi-mm-min", "fi-mm-tile"]
+    assert all(match.values == {"m": 1, "n": 2, "k": 3} for match in matches)
 
 
 def test_one_text_of_two_checks_gives_both() -> None:
@@ -364,3 +382,107 @@ def test_typed(text: str, value: object) -> None:
 def test_what_is_no_text_is_bad_input(source: Any) -> None:
     with pytest.raises(InputError, match="expected text, bytes or an open file"):
         explain(source)
+
+
+def layers(text: str, config: Any, **sizes: Any) -> set[tuple[str, tuple[int, ...]]]:
+    """The layers that are named for a text, with the TP sizes at which they have its numbers."""
+    matches = explain(text, config=config, **sizes).matches
+    assert matches
+    return {(fit.linear, fit.tp) for match in matches for fit in match.layers}
+
+
+DEEP_GEMM = (
+    "--fp8-gemm-backend=deep_gemm cannot serve MXFP8 weight shape ({n}, {k}) (needs N % 64 == 0 "
+    "and K % 128 == 0), and this device has no FlashInfer MXFP8 fallback kernel."
+)
+
+
+@pytest.mark.parametrize(("model", "tp"), [("Llama-3.1-8B", 8), ("Qwen3-30B-A3B", 4)])
+def test_a_layer_is_named_by_its_numbers(model: str, tp: int) -> None:
+    """Every linear is led back to itself; whatever else is named has the same N and K."""
+    from mxlab.models import shapes
+
+    rows = [row for row in shapes(model, tp).layers if not row.unquantized]
+    assert len(rows) >= 4
+    for row in rows:
+        text = fill(DEEP_GEMM, {"n": row.n, "k": row.k})
+        named = {linear for linear, _ in layers(text, model, tp=tp)}
+        assert named == {one.linear for one in rows if (one.n, one.k) == (row.n, row.k)}
+        assert any(tp in sizes for name, sizes in layers(text, model) if name == row.linear)
+
+
+def test_layers_of_one_number() -> None:
+    block = "is not divisible by weight quantization block_k = 128."
+    row = f"Weight input_size_per_partition = {{}} {block}"
+    assert layers(row.format(1792), "Llama-3.1-8B") == {("down_proj", (8,))}
+    assert layers(row.format(4096), "Llama-3.1-8B", tp=8) >= {("qkv_proj", (8,))}
+    head = "MXFP8 KV cache requires head_dim divisible by 32, got {}."
+    assert {name for name, _ in layers(head.format(128), "Llama-3.1-8B", tp=2)} == {"kv_cache"}
+    down = f"The input_size of down's weight = {{}} {block}"
+    gate = (
+        "The output_size of gate's and up's weight = {} is not divisible by weight quantization "
+        "block_n = 128."
+    )
+    assert layers(down.format(96), "Qwen3-30B-A3B") == {("experts.w2", (8,))}
+    assert layers(gate.format(96), "Qwen3-30B-A3B") == {("experts.w13", (8,))}
+
+
+def test_numbers_that_no_layer_has_are_said() -> None:
+    (match,) = explain(
+        "MXFP8 KV cache requires head_dim divisible by 32, got 80.", config="Llama-3.1-8B", tp=4
+    ).matches
+    assert match.layers == ()
+    assert match.no_layer == "no layer of the config has head_dim = 80 on one rank at TP 4"
+    (match,) = explain(fill(DEEP_GEMM, {"n": 4096, "k": 1791}), config="Llama-3.1-8B").matches
+    assert "N = 4096, K = 1791" in match.no_layer and match.layers == ()
+    (match,) = explain("MXFP8 KV cache requires head_dim divisible by 32, got 80.").matches
+    assert (match.layers, match.no_layer) == ((), "")  # nobody asked
+
+
+def test_ranks_in_the_log_bound_the_tp_size() -> None:
+    text = fill(DEEP_GEMM, {"n": 28672, "k": 4096})
+    assert layers(text, "Llama-3.1-8B") == {("gate_up_proj", (1,))}
+    assert layers(f"[10:00:00 TP0] {text}", "Llama-3.1-8B") == {("gate_up_proj", (1,))}
+    (match,) = explain(f"[10:00:00 TP3] {text}", config="Llama-3.1-8B").matches
+    assert match.layers == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"config": "no such model"}, "no file, folder or shipped model"),
+        ({"config": "Llama-3.1-8B", "tp": 0}, "tp is 0: expected 1 to 1024"),
+        ({"config": "Llama-3.1-8B", "ep": 3}, "ep is 3"),
+        ({"config": "Llama-3.1-8B", "tp": 8, "ep": 3}, "expected a divisor of tp = 8"),
+        ({"config": "Llama-3.1-8B", "ep": "x"}, "ep is 'x'"),
+    ],
+)
+def test_a_model_that_cannot_be(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        explain("MXFP8 KV cache requires head_dim divisible by 32, got 80.", **more)
+
+
+def test_older_versions_speak_too() -> None:
+    old = next(g for g in GUARDS if g.id == "imp-flashinfer")
+    found = {m.guard.id: m.versions for m in explain(old.messages[0]).matches}
+    assert found["imp-flashinfer"] == ("0132848349",)
+    (match,) = explain("MXFP8 requires input dimension to be divisible by 32, got 80.").matches
+    assert (match.guard.id, match.because) == ("vllm-mx-k32", ("dimension = 80 % 32 = 16",))
+    assert len(match.versions) > 1  # the row is in both, with another text
+
+
+def test_a_word_inside_a_value_is_no_word_of_the_message() -> None:
+    text = (
+        "backend='cake' requires float16 or bfloat16 input on a device of exact compute capability "
+        "10.0 or 10.3; got dtype=None on Nonesuch"
+    )
+    (match,) = explain(text).matches
+    assert match.values == {"dtype": None, "gpu": "Nonesuch"}
+
+
+def test_a_value_on_lines_of_its_own() -> None:
+    (match,) = explain(
+        "ValueError: Failed to find a kernel that can implement the MXFP8 linear layer. Reasons: \n"
+        "FlashInferCutlass: K = 80 is too small\nMarlin: no"
+    ).matches
+    assert match.values == {"reasons": "FlashInferCutlass: K = 80 is too small"}

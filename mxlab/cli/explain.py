@@ -5,17 +5,22 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from mxlab.cli.model_input import CONFIG, plain_number
 from mxlab.cli.result import Result
 from mxlab.errors import InputError, quote
 from mxlab.explain import Explanation, Match, explain, page, when
+
+if TYPE_CHECKING:
+    from mxlab.explain_layers import Fit
 
 EXAMPLES = """\
 examples:
   mxlab explain "MXFP8 KV cache requires head_dim divisible by 32, got 80."
   mxlab explain < server.log
   mxlab explain --file server.log --json
+  mxlab explain --file server.log --config config.json --tp 8      names the layer, by its numbers
 
 A part of a message is enough: "needs N % 64 == 0 and K % 128 == 0".
 Exit codes: 0 a known message was found, 1 none was (the nearest ones are named), 2 bad input."""
@@ -30,22 +35,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "text", nargs="*", metavar="TEXT", help="the message; without it a log on standard input"
     )
     parser.add_argument("--file", metavar="LOG", help="a log file, of any size")
+    parser.add_argument("--config", metavar="CONFIG", help=f"name the layer: {CONFIG}")
+    for flag, said in (("tp", "tensor-parallel"), ("ep", "expert-parallel")):
+        parser.add_argument(f"--{flag}", metavar="SIZE", help=f"{said} size, with --config")
 
 
 def run(args: argparse.Namespace) -> Result:
     """Explain the text; exit code 0 where a known message was found, 1 where none was."""
     text = " ".join(args.text)
+    if args.config is None and (args.tp is not None or args.ep is not None):
+        raise InputError("--tp or --ep without --config: expected the model that they split")
+    model: dict[str, Any] = {"config": args.config}
+    for name in ("tp", "ep"):
+        if getattr(args, name) is not None:
+            model[name] = plain_number(getattr(args, name))
     if args.file is not None and args.text:
         raise InputError(f"both a text and --file {quote(args.file)}: expected one of them")
     if args.file is not None:
         with ExitStack() as stack:
-            found = explain(_open(args.file, stack))
+            found = explain(_open(args.file, stack), **model)
     elif args.text and text != "-":
-        found = explain(text.encode("utf-8", "surrogateescape"))
+        found = explain(text.encode("utf-8", "surrogateescape"), **model)
     elif sys.stdin is None or sys.stdin.isatty():
         raise InputError("nothing to explain: expected a TEXT, --file LOG, or a log on stdin")
     else:
-        found = explain(sys.stdin.buffer)
+        found = explain(sys.stdin.buffer, **model)
     return Result(found.to_json(), _text(found), 0 if found.matches else 1)
 
 
@@ -83,12 +97,14 @@ def _match(match: Match, size: str) -> str:
     place = f", line {match.line:,} of {size}" if size else ""
     times = f", {match.count:,} times" if match.count > 1 else ""
     ranks = ", ".join(f"{rank} x{n}" if n > 1 else rank for rank, n in match.ranks.items())
-    head = f"{guard.id} ({guard.system}, {kind}){place}{times}"
+    head = f"{guard.id} ({guard.system} {', '.join(match.versions)}; {kind}){place}{times}"
     rows = [
         ("Ranks", ranks),
         ("Part", "" if match.complete else "only a part of the message stands there"),
         ("Means", guard.meaning),
         ("Here", ", ".join(match.because)),
+        *[("Layer", _layer(fit)) for fit in match.layers],
+        ("Layer", match.no_layer),
         ("When", when(guard)),
         ("Instead", "" if guard.fallback in ("", "none") else guard.fallback),
         *[("Fix" if not i else "or", fix) for i, fix in enumerate(guard.fixes)],
@@ -102,11 +118,18 @@ def _match(match: Match, size: str) -> str:
     return "\n".join(lines)
 
 
+def _layer(fit: "Fit") -> str:
+    size = "" if fit.n is None else f" ({fit.n} x {fit.k})"
+    tp = ", ".join(map(str, fit.tp))
+    return f"{fit.linear}{size} of {fit.layers} layers at TP {tp}: {fit.because}"
+
+
 def _twins(matches: tuple[Match, ...]) -> list[str]:
     """Say where one text comes from several checks."""
-    places: dict[tuple[int, str], list[str]] = {}
+    places: dict[tuple[int, str], dict[str, None]] = {}
     for match in matches:
-        places.setdefault((match.line, match.text), []).append(match.guard.id)
+        name = f"{match.guard.id} ({match.guard.system})"
+        places.setdefault((match.line, match.text), {})[name] = None
     return [
         f"Line {line:,} has one text that {len(ids)} checks share: {', '.join(ids)}."
         for (line, _), ids in places.items()

@@ -33,7 +33,7 @@ def _cutlass_scale_shape(facts: Facts) -> Finding:
         return skipped("moe-cutlass-h32 or moe-cutlass-i32 stops first")
     rows = w13_rows(facts)
     groups, tiles = pad(hidden // 32, 8) // 4, e * pad(rows, 128) // 128
-    wanted, got = f"({e}, {hidden // 32}, {rows})", f"torch.Size([1, {groups}, {tiles}, 2, 256])"
+    wanted, got = f"({e}, {hidden // 32}, {rows})", f"[1, {groups}, {tiles}, 2, 256]"
     because = f"triton_kernels swizzled the serialised scales: {got}, not {wanted}"
     return stops(because, expected=wanted, shape=got)
 
@@ -68,7 +68,7 @@ ADDED: tuple[Guard, ...] = (
         "experts",
         "S8",
         "AssertionError",
-        "MXFP8 w1_scale must be {expected}, got {shape}",
+        "MXFP8 w1_scale must be {expected}, got torch.Size({shape})",
         _cutlass_scale_shape,
         predicate="runner cutlass with a serialised MXFP8 checkpoint",
         hardware="SM100, SM103",

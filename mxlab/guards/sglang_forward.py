@@ -106,7 +106,7 @@ def _mm_k32n32(facts: Facts) -> Finding:
     because = f"{modulo('N', lin.n, 32)}, {modulo('K', lin.k, 32)}"
     if lin.k % 32:
         return skipped(f"{because}: fwd-fi-k32 stops first")
-    return judge(lin.n % 32 != 0, because, 1, shape=f"{lin.n}x{lin.k}")
+    return judge(lin.n % 32 != 0, because, 1, n=lin.n, k=lin.k)
 
 
 def _g95_fallback(facts: Facts) -> Finding:
@@ -229,8 +229,8 @@ GUARDS: tuple[Guard, ...] = (
         "S8",
         "RuntimeError",
         (
-            "Expected k to be divisible by 32, but got mat1 shape: ({shape}), k: {k}.",
-            "Expected n to be divisible by 32, but got mat2 shape: ({shape}).",
+            "Expected k to be divisible by 32, but got mat1 shape: ({m}x{k}), k: {k}.",
+            "Expected n to be divisible by 32, but got mat2 shape: ({n}x{k}).",
         ),
         _mm_k32n32,
         predicate="cutlass on SM100, SM103 or SM110, and N % 32 != 0 (K % 32 is met before)",
