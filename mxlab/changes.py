@@ -1,14 +1,15 @@
 """Changes to a deployment that are worth trying when a model stops, and what each costs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mxlab import padding
 from mxlab.diagnosis import Report
-from mxlab.guards import Deployment, Status, Verdict, ask, facts, platform
+from mxlab.guards import Deployment, Status, Verdict, ask, platform
 from mxlab.models import Linear, quantization_config
 from mxlab.moe_config import routing
+from mxlab.subjects import base_facts
 from mxlab.weights import human
 
 IGNORED = "SGLANG_FP8_IGNORED_LAYERS"
@@ -188,7 +189,7 @@ def _exclusion(now: Situation) -> Iterator[Change]:
     value = ",".join(sorted(names))
     elements = sum(row.layers * (row.n or 0) * (row.k or 0) for row in rows)
     more = round(elements * (_WIDE - _MXFP8))
-    origin = facts(d, config=_claim(now.report)).quant.origin
+    origin = base_facts(now.report.shapes.config, d).quant.origin
     text, cost = f"{IGNORED}={value}", f"16-bit weights: {human(more)} more a rank"
     if origin != "online":  # ignored, stored codes would be read as 16-bit weights without scales
         text = f"quantise the checkpoint anew with modules_to_not_convert + {value}"
@@ -203,10 +204,6 @@ def _exclusion(now: Situation) -> Iterator[Change]:
     )
 
 
-def _claim(report: Report) -> Mapping[str, Any] | None:
-    return quantization_config(report.shapes.config)
-
-
 def _padding(now: Situation) -> Iterator[Change]:
     """Pad what stops, linears and experts, to the next size that passes its guards."""
     rows, report = _stopped(now.report), now.report
@@ -216,7 +213,7 @@ def _padding(now: Situation) -> Iterator[Change]:
     linears = [layer.linear for layer in report.layers]
     found = padding.next_legal(linears, rows, lambda row: now.runs(report.deployment, row))
     if experts is not None and found is not None:
-        base = facts(report.deployment, config=_claim(report))
+        base = base_facts(report.shapes.config, report.deployment)
         wider = padding.next_intermediate(
             linears,
             experts.intermediate,
@@ -248,7 +245,7 @@ def _wide(report: Report) -> Iterator[Change]:
     if report.deployment.quantization is None:
         return
     text = "no --quantization"
-    if _claim(report) is not None:
+    if quantization_config(report.shapes.config) is not None:
         cost = "none: the checkpoint's own quantisation stands"
         yield Change(field="quantization", value=None, text=text, cost=cost)
         return

@@ -9,7 +9,6 @@ from mxlab import other_systems
 from mxlab.diagnosis import LayerReport, Report, conclude
 from mxlab.guards import (
     STAGES,
-    ConfigFacts,
     Deployment,
     ExpertFacts,
     Facts,
@@ -17,7 +16,6 @@ from mxlab.guards import (
     System,
     Verdict,
     ask,
-    facts,
     system,
 )
 from mxlab.guards.calls import ROWS
@@ -29,11 +27,11 @@ from mxlab.models import (
     quantization_config,
     shapes,
 )
-from mxlab.moe_config import settings
 from mxlab.padding import Padding, padded
 from mxlab.prologue import inkling_cache, prologue
 from mxlab.quantized import Coverage, coverage
 from mxlab.subjects import (
+    base_facts,
     beyond,
     cache_facts,
     expert_facts,
@@ -108,8 +106,7 @@ class Examiner:
         asked = system(deployment.system, deployment.version)
         if asked.id != "sglang":
             return self._elsewhere(found, deployment, asked, values, padding)
-        stated = replace(deployment, settings=settings(found.config, deployment.settings))
-        base = facts(stated, config=ConfigFacts(values))
+        base = base_facts(found.config, deployment)
         found = replace(found, unknown=(*found.unknown, *beyond(base.quant, found.config)))
         server = (*ask(base, "server"), *ask(base, "config"))
         covered = self._coverage(found, deployment, base, values)
@@ -143,11 +140,12 @@ class Examiner:
     def runs(self, deployment: Deployment, row: Linear) -> bool:
         """Tell whether a quantised linear of this size stops nowhere."""
         asked = system(deployment.system, deployment.version)
-        values = quantization_config(self.shapes_of(deployment).config)
+        config = self.shapes_of(deployment).config
         if asked.id == "sglang":
             linear = linear_facts(row, Coverage(row.layers))
-            said = ask(facts(deployment, config=ConfigFacts(values)), "linear", linear)
+            said = ask(base_facts(config, deployment), "linear", linear)
         else:
+            values = quantization_config(config)
             base = other_systems.server_facts(deployment, asked, values)
             cover = Coverage(row.layers)
             said = other_systems.linear_verdicts(deployment, asked, base, row, cover, self.m)

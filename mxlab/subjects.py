@@ -6,6 +6,7 @@ from typing import Any
 
 from mxlab.errors import InputError, quote
 from mxlab.guards import (
+    ConfigFacts,
     Deployment,
     ExpertCallFacts,
     ExpertFacts,
@@ -15,6 +16,7 @@ from mxlab.guards import (
     Status,
     Verdict,
     ask,
+    facts,
     system,
 )
 from mxlab.guards.experts import not_processed
@@ -25,15 +27,22 @@ from mxlab.models import (
     Linear,
     Shapes,
     Source,
+    quantization_config,
     tp_that_load,
 )
-from mxlab.moe_config import four_bit_experts, routing
+from mxlab.moe_config import four_bit_experts, routing, settings
 from mxlab.quantized import Coverage
 
 #: guards of one call of the experts that need nothing but the config
 _ROUTED = ("moe-fi-routing",)
 #: guards of what no rank gets a part of
 _DIVIDES = ("tp-divides", "moe-tp-div")
+
+
+def base_facts(config: Mapping[str, Any], deployment: Deployment) -> Facts:
+    """Return the facts of a deployment of SGLang, with what the config states besides shapes."""
+    deployment = replace(deployment, settings=settings(config, deployment.settings))
+    return facts(deployment, config=ConfigFacts(quantization_config(config)))
 
 
 def expert_facts(linears: Sequence[Linear], deployment: Deployment) -> ExpertFacts | None:
