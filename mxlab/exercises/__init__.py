@@ -25,6 +25,7 @@ CHAPTERS = {
     "4": "two_axes",
     "5": "scale_layout",
     "6": "gemm",
+    "8": "attention",
 }
 
 _tries: dict[str, int] = {}
