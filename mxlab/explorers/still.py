@@ -16,6 +16,7 @@ from mxlab.explorers.protocol import Explorer
 
 #: the most cells of one table
 MOST_CELLS = 256
+_MOST_COLUMNS = 3  # of a table that fits a phone
 _LONG = 200  # characters of one setting: a pasted log is not repeated
 
 
@@ -122,11 +123,15 @@ def _grid(panel: Grid) -> str:
     )
     left_out = len(panel.rows) - len(wanted)
     note = f"<p>\n{left_out} of {len(panel.rows)} rows are left out here.\n</p>"
-    return (
-        _titled(panel.title, panel.alt)
-        + f"\n<table>\n<thead>\n<tr>\n<td>{clean(panel.corner)}</td>\n{head}\n</tr>\n</thead>\n"
-        + f"<tbody>\n{body}\n</tbody>\n</table>\n{note if left_out else ''}"
+    table = (
+        f"<table>\n<thead>\n<tr>\n<td>{clean(panel.corner)}</td>\n{head}\n</tr>\n</thead>\n"
+        f"<tbody>\n{body}\n</tbody>\n</table>"
     )
+    if len(panel.columns) > _MOST_COLUMNS:  # scrolls beside the page, by keyboard too
+        name = clean(panel.title)
+        box = f'<div class="mxlab-wide" tabindex="0" role="group" aria-label="{name}">'
+        table = f"{box}\n{table}\n</div>"
+    return f"{_titled(panel.title, panel.alt)}\n{table}\n{note if left_out else ''}"
 
 
 def _titled(title: str, alt: str) -> str:
