@@ -300,6 +300,13 @@ def test_data_parallel_attention_changes_the_shapes(capsys: Capture) -> None:
     assert whole["down_proj"] == split["down_proj"]
 
 
+def test_a_kernel_that_is_gone_is_no_reason(capsys: Capture) -> None:
+    code, out, _ = call(capsys, "doctor", "MiniMax-M3-MXFP8", "--gpu", "b200", "--tp", "8")
+    assert code == 0
+    row = next(line for line in out.splitlines() if line.startswith("down_proj"))
+    assert row.endswith("K = 1536 % 32 = 0, the weight is float8_e4m3fn")
+
+
 def test_the_rows_of_a_librarys_call(capsys: Capture) -> None:
     base = ("doctor", "Qwen3-8B", "--gpu", "b200", "--tp", "4")
     other = ("--system", "transformer_engine")
