@@ -26,6 +26,7 @@ CHAPTERS = {
     "5": "scale_layout",
     "6": "gemm",
     "8": "attention",
+    "9": "cost",
 }
 
 _tries: dict[str, int] = {}
