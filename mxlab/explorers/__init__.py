@@ -19,8 +19,10 @@ EXPLORERS = {
     "which_scale": "WhichScale",
     "two_axes": "TwoAxes",
     "scale_layout": "WhereScalesLive",
+    "wrong_layout": "WrongLayout",
     "will_it_run": "WillItRun",
     "what_error": "WhatError",
+    "what_cost": "WhatCost",
 }
 
 __all__ = ["EXPLORERS", "answer", "drawn", "explorer"]
