@@ -78,16 +78,23 @@ def inkling_cache(found: Shapes) -> KvCache | None:
     )
 
 
-def _why_not(facts: Facts, cache: KvCache) -> str:
-    """Return why SGLang does not run the prologue here; "" where it does."""
+def why_not(facts: Facts, head_dim: int) -> str:
+    """Return why SGLang does not run the prologue on heads of this size; "" where it does.
+
+    Source: sglang 0.5.23, srt/models/inkling_common/attn.py:762.
+
+    >>> from mxlab.guards import Deployment, facts
+    >>> why_not(facts(Deployment(gpu="b200", architecture=INKLING[0])), 96)
+    'head_dim = 96, not 128: the unfused path'
+    """
     name = facts.deployment.architecture
     if name not in INKLING:
         return f"{name or 'no architecture'}: only Inkling's attention has the fused prologue"
     backends = attention_backends(facts)
     if "fa4" not in backends:
         return f"attention backend {' / '.join(dict.fromkeys(backends))}, not fa4"
-    if cache.head_dim != _HEAD:
-        return f"head_dim = {cache.head_dim}, not {_HEAD}: the unfused path"
+    if head_dim != _HEAD:
+        return f"head_dim = {head_dim}, not {_HEAD}: the unfused path"
     if not env_flag(facts.deployment.env, _FLAG, default=True):
         return f"{_FLAG} is off: the unfused path"
     return ""
@@ -130,7 +137,7 @@ def prologue(facts: Facts, cache: KvCache | None, ask: Ask, *, forced: bool) -> 
         return None
     if cache.kv_heads_per_rank is None or cache.q_heads_per_rank is None:
         return None
-    why = _why_not(facts, cache)
+    why = why_not(facts, cache.head_dim)
     if why and not forced:
         return Prologue(False, why, cache.head_dim, None, ())
     handed = _handed(facts, cache, forced=forced)

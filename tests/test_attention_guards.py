@@ -8,7 +8,8 @@ import pytest
 from prologue_cases import drawn
 from test_attention_reference import RUN
 
-from mxlab.attention.checks import GuardTripped, order, text
+from mxlab.attention.checks import GuardTripped, text
+from mxlab.attention.order import order
 from mxlab.errors import InputError
 
 Change = Callable[[dict[str, Any]], None]

@@ -39,6 +39,8 @@ LEFT_OUT = (
     "kernels/",
     "parallel/",
 )
+#: of these parts, what needs the standard library alone
+KEPT = ("attention/__init__.py", "attention/order.py", "attention/pages.py")
 
 
 def package_zip(package: Path) -> bytes:
@@ -47,7 +49,7 @@ def package_zip(package: Path) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted([*package.rglob("*.py"), *package.glob("data/*.json")]):
             name = path.relative_to(package).as_posix()
-            if name.startswith(LEFT_OUT):
+            if name.startswith(LEFT_OUT) and name not in KEPT:
                 continue
             entry = zipfile.ZipInfo(f"mxlab/{name}", (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED

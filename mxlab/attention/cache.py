@@ -16,7 +16,7 @@ from mxlab.attention.containers import bits, numbers
 from mxlab.attention.pages import BLOCK, HEAD_DIM
 from mxlab.attention.rounding import bf, dequantize, quantize
 from mxlab.errors import InputError, choose, whole_number
-from mxlab.guards import Deployment, KvCacheFacts, Status, check, guard
+from mxlab.guards import AttentionFacts, Deployment, KvCacheFacts, Status, check, guard
 from mxlab.guards.engine import Verdict
 
 _STORE = ("kv-no-scales", "kv-page128", "kv-sf-dim4")
@@ -30,7 +30,7 @@ def verdicts(
     Attention is FA4's, with Q scales from the layer, as Inkling's is: the one path that works.
     ``fused``: the pool quantises K and V itself, as it does by default.
 
-    >>> [v.guard for v in verdicts(96, 96, 8, 128, fused=False) if v.status is Status.STOPS]
+    >>> [v.guard for v in verdicts(64, 64, 8, 128, fused=False) if v.status is Status.STOPS]
     ['kv-sf-dim4']
     """
     deployment = Deployment(
@@ -43,7 +43,9 @@ def verdicts(
         env={} if fused else {"SGLANG_OPT_INKLING_MXFP8_FUSED_QUANT_STORE": "0"},
     )
     heads = KvCacheFacts(head_dim=head_dim, v_head_dim=v_head_dim, kv_heads=kv_heads)
-    return [v for v in check(deployment, kv_cache=heads) if guard(v.guard).subject == "kv_cache"]
+    call = AttentionFacts(head_dim=head_dim, v_head_dim=v_head_dim, page_size=page_size)
+    found = check(deployment, kv_cache=heads, step=call)
+    return [v for v in found if guard(v.guard).subject in ("kv_cache", "attention")]
 
 
 class PagedKVCache:
@@ -127,7 +129,7 @@ class PagedKVCache:
         after = {v.guard for v in self._verdicts} - {"kv-hd32", "kv-vhd32", *_STORE}
         for v in self._verdicts:
             if v.guard in after and v.status is Status.STOPS:
-                return f"{v.message} ({v.guard}: {v.because})"
+                return f"{v.message or guard(v.guard).error} ({v.guard}: {v.because})"
         return None
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mxlab.attention.arguments import Arguments
 from mxlab.attention.containers import Buffer
+from mxlab.attention.order import order
 from mxlab.errors import InputError
 from mxlab.guards import Deployment, PrologueFacts, Status, facts, guard
 from mxlab.guards.engine import fill
@@ -187,11 +188,8 @@ def _tau_size(a: Arguments) -> Fault:
     return f"tau has {size}, T = {a.tokens}" if size < a.tokens else None
 
 
-_PYTHON = ("ink-py-dims", "ink-py-sf", "ink-py-shape", "ink-py-contig")
-
-#: id -> check, of those that look at arrays. What a caller cannot reach
-#: is left out: the wrapper allocates Q and its scales itself, flattens tau to float32, and has
-#: looked at the shape of the scale buffers before
+#: id -> check, of those that look at arrays; ``order.IMPLIED`` says what a caller cannot reach.
+#: Tau has one text of its three: the wrapper flattens it to float32
 CHECKS: dict[str, Check] = {
     check.id: check
     for check in (
@@ -216,38 +214,6 @@ CHECKS: dict[str, Check] = {
         Check("ink-cu-tau", _tau_size, message=2),
     )
 }
-
-_CUDA: Mapping[str, tuple[str, ...]] = {
-    "verify": (
-        *("ink-cu-t", "ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-kvstride", "ink-cu-conv"),
-        *("ink-cu-inter", "ink-cu-block", "MXFP8", "ink-cu-tau", "ink-cu-cwstride"),
-    ),
-    "decode": (
-        *("ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-conv", "ink-cu-cwstride"),
-        *("ink-cu-block", "ink-cu-kvstride", "MXFP8", "ink-cu-tau"),
-    ),
-    "extend": (
-        *("ink-cu-dims", "ink-cu-row", "ink-cu-off", "ink-cu-si", "ink-cu-cu", "ink-cu-seq"),
-        *("ink-cu-conv", "ink-cu-cwstride", "ink-cu-block", "ink-cu-kvstride", "ink-cu-track"),
-        *("MXFP8", "ink-cu-tau"),
-    ),
-}
-_MXFP8 = ("ink-cu-store", "ink-cu-page", "ink-cu-kvdtype", "ink-cu-sfdtype", "ink-cu-kvalign")
-_BF16 = ("ink-cu-bf16align",)
-
-
-def order(mode: str, *, mxfp8: bool) -> tuple[str, ...]:
-    """Return the guard ids that a call meets, in order.
-
-    >>> order("decode", mxfp8=False)[:2]
-    ('ink-cu-dims', 'ink-cu-row')
-    """
-    group = _MXFP8 if mxfp8 else _BF16
-    ids: list[str] = list(_PYTHON) if mxfp8 else []
-    for id in _CUDA[mode]:
-        ids += group if id == "MXFP8" else [id]
-    return tuple(ids)
-
 
 _STORE = ("verify", "decode", "extend")  # the order of ink-cu-store's texts
 
