@@ -9,6 +9,7 @@ from mxlab.diagnosis import Report
 from mxlab.guards import Deployment, Status, Verdict, ask, platform
 from mxlab.models import Linear, quantization_config
 from mxlab.moe_config import routing
+from mxlab.quantized import taken_apart
 from mxlab.subjects import base_facts
 from mxlab.weights import human
 
@@ -178,18 +179,20 @@ def _exclusion(now: Situation) -> Iterator[Change]:
     rows, d = _stopped(now.report), now.deployment
     if not rows or d.system != "sglang":
         return
+    origin = base_facts(now.report.shapes.config, d).quant.origin
+    fused = taken_apart(now.report.shapes, origin == "online")
     names: set[str] = set()
     for row in rows:
         tower, _, inside = row.path.partition(".{layer}.")
         if row.linear.startswith("visual."):
             names.add(tower)  # the whole encoder: its members share names with the decoder's
         else:
-            block = inside.rsplit(".", 1)[0]
-            names |= {f"{block}.{source}" for source in row.sources}
+            block, _, leaf = inside.rpartition(".")
+            members = fused.get(leaf, (leaf,))
+            names |= {f"{block}.{member}" for member in members}
     value = ",".join(sorted(names))
     elements = sum(row.layers * (row.n or 0) * (row.k or 0) for row in rows)
     more = round(elements * (_WIDE - _MXFP8))
-    origin = base_facts(now.report.shapes.config, d).quant.origin
     text, cost = f"{IGNORED}={value}", f"16-bit weights: {human(more)} more a rank"
     if origin != "online":  # ignored, stored codes would be read as 16-bit weights without scales
         text = f"quantise the checkpoint anew with modules_to_not_convert + {value}"

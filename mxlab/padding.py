@@ -14,6 +14,8 @@ Padded = dict[str, tuple[tuple[int, ...], int]]
 
 #: what the guards ask of N and of K: multiples, and FlashInfer's least size of 128
 _MULTIPLES = (1, 8, 16, 32, 64, 128, 256)
+#: a size that grows by more than this is below every tile: 16 bits are the answer, not zeros
+_MOST = 4
 #: bytes of one MXFP8 value with its share of the scale
 _MXFP8 = 1 + 1 / 32
 
@@ -48,7 +50,12 @@ def _sizes(row: Linear) -> list[tuple[tuple[int, ...], int]]:
         (tuple(max(_up(part, by_n), low) for part in parts), max(_up(row.k, by_k), low))
         for by_n, by_k, low in product(_MULTIPLES, _MULTIPLES, (1, 128))
     }
-    return sorted(found - {(tuple(parts), row.k)}, key=lambda size: (sum(size[0]) * size[1], size))
+    fit = {
+        (wide, k)
+        for wide, k in found - {(tuple(parts), row.k)}
+        if k <= _MOST * row.k and all(w <= _MOST * p for w, p in zip(wide, parts, strict=True))
+    }
+    return sorted(fit, key=lambda size: (sum(size[0]) * size[1], size))
 
 
 def _partners(

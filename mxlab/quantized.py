@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxlab.guards import ConfigFacts, Deployment, facts, ignored_layers, is_layer_skipped
-from mxlab.guards.ignore import Entries, MixedShards
+from mxlab.guards.ignore import FUSED, Entries, MixedShards
 from mxlab.models import Linear, Shapes
 from mxlab.moe_config import four_bit_experts
 
@@ -13,6 +13,22 @@ from mxlab.moe_config import four_bit_experts
 _RENAMED: Mapping[str, tuple[str, str]] = dict.fromkeys(
     ("minimax_m3", "minimax_m3_vl"), (".block_sparse_moe.", ".mlp.")
 )
+
+
+_QKV_A = {"fused_qkv_a_proj_with_mqa": ("q_a_proj", "kv_a_proj_with_mqa")}
+_DELTA = {"in_proj_qkvz": ("in_proj_qkv", "in_proj_z"), "in_proj_ba": ("in_proj_b", "in_proj_a")}
+_INDEX = {"index_qkv_proj": ("index_q_proj", "index_k_proj")}
+#: family -> fused linears that SGLang's model class has taken apart before the ignore list is asked
+#: (packed_modules_mapping), besides those of every model; sglang 0.5.23, srt/models/
+PACKED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k25"), _QKV_A),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), _DELTA),
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl"), _INDEX),
+}
+#: models that say so themselves; of others the checkpoint's config brings it, and online
+#: quantisation has none
+_OWN = ("deepseek_v2", "deepseek_v3", "kimi_k25")
+_OWN_CLASSES = ("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +43,19 @@ class Coverage:
     mixed: str = ""
 
 
-def _skipped(row: Linear, entries: Entries) -> Coverage:
+def taken_apart(found: Shapes, online: bool) -> Mapping[str, tuple[str, ...]]:
+    """Return the fused linears whose members the ignore list may name, and these members."""
+    if online and found.family not in _OWN and found.architecture not in _OWN_CLASSES:
+        return FUSED
+    return {**FUSED, **PACKED.get(found.family or "", {})}
+
+
+def _skipped(row: Linear, entries: Entries, fused: Mapping[str, tuple[str, ...]]) -> Coverage:
     kept = 0
     for index in row.indices or (0,):
         path = row.path.replace("{layer}", str(index))
         try:
-            kept += is_layer_skipped(path, entries)
+            kept += is_layer_skipped(path, entries, fused)
         except MixedShards:
             return Coverage(row.layers, mixed=path)
     if not kept:
@@ -60,9 +83,10 @@ def coverage(
         entries = [entry.replace(old, new) for entry in entries]
     arranged, bits = Entries.of(entries), four_bit_experts(found.config)
     kept = f"the routed experts are {bits}, which another class of SGLang's loads" if bits else ""
+    fused = taken_apart(found, quant.origin == "online")
     return tuple(
         Coverage(0, why)
         if (why := row.unquantized or (kept if row.kind == "moe" else ""))
-        else _skipped(row, arranged)
+        else _skipped(row, arranged, fused)
         for row in found.layers
     )
