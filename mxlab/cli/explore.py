@@ -78,8 +78,8 @@ def _run(run: tuple[Item, ...]) -> list[str]:
     first = run[0]
     if first.quiet:
         names = ", ".join(item.name for item in run)
-        return [f"{first.stage:<4}{said(run)}:", *_wrapped(names)]
-    lines = [f"{first.stage:<4}{first.sign} {first.status:<12}{first.name}"]
+        return [f"{first.stage + ' ':<4}{said(run)}:", *_wrapped(names)]
+    lines = [f"{first.stage + ' ':<4}{first.sign} {first.status:<12}{first.name}"]
     texts = [first.because, first.message, *(f"{what}: {text}" for what, text in first.notes)]
     return lines + [line for text in texts if text for line in _wrapped(text)]
 

@@ -22,6 +22,7 @@ EXPLORERS = {
     "wrong_layout": "WrongLayout",
     "will_it_run": "WillItRun",
     "what_error": "WhatError",
+    "kv_page": "KvPage",
     "what_cost": "WhatCost",
 }
 
