@@ -107,6 +107,7 @@ def bits(shown: Window, row: int, col: int) -> Drawing | None:
         + (f"; bits {', '.join(free)} are always 0." if free else "."),
         width=width,
         height=low + 46,
+        centre=width / 2,
         shapes=tuple(shapes),
         legend=((_ROW, "bits of the row"), (_COLUMN, "bits of the column")),
     )

@@ -199,16 +199,16 @@ def _windows(shown: Window) -> Grid:
     number = here[0] * counts[1] + here[1]
     return Grid(
         id="windows",
-        title="Windows, each with its first byte",
+        title="The window's neighbours, each with its first byte",
         alt=f"Window {number:,} of 0 to {total - 1:,}, {high} x {wide} scales each: this one has "
         f"{shown.padding():,} cells of padding.{rest} Enter or a click shows another.",
-        corner="from row",
-        columns=tuple(f"from column {left:,}" for left in lefts),
+        corner="row",
+        columns=tuple(f"{left:,}" for left in lefts),
         rows=tuple(f"{top:,}" for top in tops),
         cells=cells,
         legend=("scales only", "some padding", "padding only"),
         tones=(colours.KEPT, colours.FLUSHED, colours.REFERENCE),
-        say="Window from row {row}, {column}: byte {text}",
+        say="Window from row {row}, column {column}: byte {text}",
         sets="at",
         values=values,
         chosen=((here[0] - firsts[0], here[1] - firsts[1]),),

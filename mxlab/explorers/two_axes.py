@@ -71,9 +71,9 @@ def view(state: State) -> View:
         else f"Every code is the same along both axes: {losses}.",
         panels=(
             _facts(both),
+            _map(both, top, left),
             _bytes(both, top, left),
             _tiles(both, tile),
-            _map(both, top, left),
         ),
         cli=command("two_axes", CONTROLS, state),
         python="import mxlab\nimport numpy as np\n"
@@ -146,9 +146,8 @@ def _bytes(both: Both, top: int, left: int) -> Drawing:
             if byte == high or high - low > 5
         ]
         words = f"{name}s {first} to {first + BLOCK - 1}"
-        shapes.append(Shape(kind="text", at=(x, base + 18), text=f"block of {name} ...", tone=-2))
-        shapes.append(Shape(kind="text", at=(x + pitch * BLOCK, base + 18), text=words,
-                            anchor="end", tone=-2))  # fmt: skip
+        shapes.append(Shape(kind="text", at=(x + pitch * BLOCK / 2, base + 18), tone=-2,
+                            text=f"a bar for each block: {words}", anchor="middle"))  # fmt: skip
         ends = str(min(bytes_)) if min(bytes_) == max(bytes_) else f"{min(bytes_)} to {max(bytes_)}"
         often = max(set(bytes_), key=lambda byte: (bytes_.count(byte), byte))
         said.append(f"{words} have bytes {ends}, {bytes_.count(often)} of them {often}")
@@ -186,15 +185,15 @@ def _tiles(both: Both, chosen: int) -> Grid:
     return Grid(
         id="tiles",
         title="The same in each tile, by rows / by columns",
-        alt=f"{down} x {across} tiles of 32 x 32 values. Shown below: tile {chosen}, "
+        alt=f"{down} x {across} tiles of 32 x 32 values. Shown above: tile {chosen}, "
         f"{cells[place[0]][place[1]][0]}. Enter or a click shows another.",
-        corner="from row",
-        columns=tuple(f"from column {c * BLOCK}" for c in range(across)),
+        corner="row",
+        columns=tuple(str(c * BLOCK) for c in range(across)),
         rows=tuple(str(r * BLOCK) for r in range(down)),
         cells=cells,
         legend=_LEGEND,
         tones=_TONES,
-        say="Tile {column}, from row {row}: {text}",
+        say="Tile from row {row}, column {column}: {text}",
         sets="tile",
         values=tuple(tuple(r * across + c for c in range(across)) for r in range(down)),
         chosen=(place,),

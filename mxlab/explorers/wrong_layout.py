@@ -61,8 +61,8 @@ def view(state: State) -> View:
         answer=sentence,
         panels=(
             _facts(found, actual, read_as),
-            _outputs(found),
             _scales(found, int(state["row"])),
+            _outputs(found),
             _finding(found, actual, read_as),
         ),
         cli=command("wrong_layout", CONTROLS, state),
@@ -161,7 +161,7 @@ def _outputs(found: Misread) -> Drawing:
     known = [error for error in found.errors if error]
     low = min([-1, *(_power(error) for error in known)])
     high = max([2, *(_power(error) + 1 for error in known)])
-    width, left, right, top, base = 720, 56, 712, 12, 172
+    width, left, right, top, base = 720, 72, 712, 12, 172
     pitch = (right - left) / len(found.errors)
     gap = 1 if pitch > 4 else 0.3
     shapes = []

@@ -171,3 +171,9 @@ test("one line of text is an input, more are an area", () => {
   assert.equal($("input[type=text]:not(.number)").value, "x");
   assert.equal($("textarea").rows, 3);
 });
+
+test("the tab stop of a grid is the cell that the state holds, and its sentence is said", () => {
+  const cells = [...root.querySelectorAll("td[role=gridcell]")];
+  assert.deepEqual(cells.map((cell) => cell.tabIndex), [-1, 0]);
+  assert.equal($(".grid .say").textContent, "Bit 6: 1");
+});

@@ -172,12 +172,17 @@ function grid(first, context) {
       cells[r][c].ariaSelected = "true";
       cells[r][c].classList.add("chosen");
     }
-    const [first] = panel.chosen;
+    const [first] = panel.chosen, inside = context.root.activeElement?.closest?.("table") === table;
     if (first && !same(first, shown)) { // once this grid is in its page
       Promise.resolve().then(() => reveal(cells[first[0]][first[1]]));
+      if (!inside) { // Tab then leads to what is chosen, and the sentence says it
+        cells[stop[0]][stop[1]].tabIndex = -1;
+        stop = [...first];
+        cells[stop[0]][stop[1]].tabIndex = 0;
+      }
     }
     shown = first;
-    if (context.root.activeElement?.closest?.("table") === table) point(cells[stop[0]][stop[1]]);
+    if (inside) point(cells[stop[0]][stop[1]]);
     else say.textContent = sentence(...stop);
     return true;
   };
