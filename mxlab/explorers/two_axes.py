@@ -21,15 +21,17 @@ _PATTERNS = (
     ("row-scales", "rows of different size"),
     ("ones", "every value is 1"),
 )
+_LARGE = ("outlier-column", "outlier-row", "outlier", "column-scales", "row-scales")
 CONTROLS = (
     Choice(name="pattern", label="Values", default="outlier-column", options=_PATTERNS,
            group="The matrix"),
     Choice(name="rows", label="Rows", default="64", options=_SIZES, group="The matrix"),
     Choice(name="columns", label="Columns", default="64", options=_SIZES, group="The matrix"),
     Int(name="strength", label="Larger by 2 to the", default=12, low=0, high=20, slider=(0, 20, 1),
-        group="The matrix", help="12: 4,096 times as large."),
+        group="The matrix", help="12: 4,096 times as large.", when=("pattern", _LARGE)),
     Int(name="at", label="Where", default=5, low=0, high=127, slider=(0, 127, 1),
-        group="The matrix", help="The row or column of the outlier."),
+        group="The matrix", help="The row or column of the outlier.",
+        when=("pattern", _LARGE[:3])),
     Int(name="seed", label="Seed", default=1, low=0, high=9999, group="The matrix"),
     Choice(name="format", label="Elements", default="e4m3", group="The quantiser",
            options=tuple((fmt.name, fmt.name.upper()) for fmt in ELEMENT_FORMATS.values())),
