@@ -3,7 +3,7 @@
 Standard library only, so that an explorer can use them in a browser. The cache is codes
 ``[slots, KV heads, head_dim]``, one byte each, and scale bytes ``[pages, KV heads, 32, page / 32,
 head_dim / 32]`` (interleaved) or ``[slots, KV heads, head_dim / 32]`` (flat, which SGLang allocates
-for pages other than 128 and never reads); a slot is the place of one token.
+for pages other than 128 and never writes); a slot is the place of one token.
 """
 
 from dataclasses import dataclass

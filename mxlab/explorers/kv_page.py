@@ -47,17 +47,18 @@ CONTROLS = (
         label="Scale layout",
         default=SGLANG,
         options=(
-            (SGLANG, "as SGLang's pool has it: interleaved in pages of 128, else flat"),
-            (INTERLEAVED, "interleaved, in a call of your own"),
-            (FLAT, "flat, in a call of your own"),
+            (SGLANG, "as SGLang's pool has it"),
+            (INTERLEAVED, "interleaved, your own call"),
+            (FLAT, "flat, your own call"),
         ),
         group=_WHO,
+        help="The pool's are interleaved in pages of 128, else flat.",
     ),
     Choice(name="function", label="Prologue", default="extend",
            options=tuple((name, name) for name in ("verify", "extend", "decode")), group=_WHO),
     Choice(name="store", label="Store", default="fused", when=_SERVER, group=_WHO,
-           options=(("fused", "the pool quantises (default)"),
-                    ("given", "the layer hands over scales")),
+           options=(("fused", "the pool quantises"),
+                    ("given", "the layer gives scales")),
            help="Where the prologue does not store itself: "
            "SGLANG_OPT_INKLING_MXFP8_FUSED_QUANT_STORE."),
     Choice(name="model", label="Model", default="inkling", when=_SERVER, group=_WHO,
@@ -77,7 +78,8 @@ def view(state: State) -> View:
     which = str(state["which"]).upper()
     shape = _shape(case, about, which)
     status, sign, said = conclusion(case)
-    panels: list[AnyPanel] = [panel(case), head_sizes(case, int(state["v_head_dim"]))]
+    sizes = head_sizes(case, int(state["v_head_dim"]))
+    panels: list[AnyPanel] = [panel(case)]
     changed = _changed(case, about)
     if isinstance(shape, KVShape):
         place, mended = _place(state, shape)
@@ -89,17 +91,19 @@ def view(state: State) -> View:
         )
         panels += [
             _address(shape, which, place),
-            grids.codes(shape, which, place),
+            sizes,
             grids.logical(shape, which, place),
             grids.physical(shape, which, place),
-            grids.pages(shape, place),
             _bytes(case, about),
+            grids.codes(shape, which, place),
+            grids.pages(shape, place),
         ]
         if mended and status == "passes":
             status, sign = "warns", "!"
     else:
         answer = f"{changed}No page can hold {which}: {shape}; {said}."
         place = None
+        panels.append(sizes)
     return View(
         status=status,
         sign=sign,
@@ -163,12 +167,12 @@ def _address(shape: KVShape, which: str, place: Place) -> Facts:
         number = page * heads + head
         square = (shape.page_size, size) == (PAGE, HEAD_DIM)
         kind = "one 128x4 tile" if square else "not the 128x4 tile of 512 that attention reads"
-        more = [("tile", f"{number:,}, byte {scale % tile:,} of {tile:,}",
-                 f"page x {heads} + head; {kind}")]  # fmt: skip
+        inside = f"byte {scale % tile:,} of {tile:,}; page x {heads} + head"
+        more = [("tile", f"{number:,}", f"{inside}: {kind}")]
     else:
         names = "[slot, head, group]"
         how = f"({slot:,} x {heads} + {head}) x {groups} + {block}"
-        more = [("tile", "none", "flat scales: no kernel of SGLang's writes or reads them")]
+        more = [("tile", "none", "flat scales: SGLang allocates them and never writes them")]
     return Facts(
         id="address",
         title="From slot to byte",
@@ -179,7 +183,7 @@ def _address(shape: KVShape, which: str, place: Place) -> Facts:
              f"{row}; {sinks}"),
             ("code", f"{code:,}", f"({slot:,} x {heads} + {head}) x {size} + {dim}"),
             ("group", str(block), f"value {dim} // 32: 32 codes share the scale"),
-            ("index of the scale", f"{list(index)}", f"{names} of {list(shape.scale_shape)}"),
+            ("index", "", f"{list(index)} = {names} of {list(shape.scale_shape)}"),
             ("scale", f"{scale:,}", how),
             *more,
         ),

@@ -1,5 +1,6 @@
 """The guards of a KV page in the order in which the code meets them, phase by phase."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -166,15 +167,15 @@ def phases(case: Case) -> tuple[Phase, ...]:
     found, handed = about.facts, about.facts.prologue
     prologue: list[Phase] = []
     if handed is None:
-        prologue.append(Phase(PROLOGUE, "S8 prologue", (), about.why_not))
+        prologue.append(Phase(PROLOGUE, "S8", (), about.why_not))
     else:
         met = {verdict.guard: verdict for verdict in ask(found, "prologue")}
         known = [met[id] for id in order(handed.function, mxfp8=handed.mxfp8)]
         python = tuple(v for v in known if v.stage == "S8")
         cuda = tuple(v for v in known if v.stage != "S8")
         note = "" if handed.mxfp8 else "it runs in bfloat16 and does not store: the backend does"
-        prologue += [Phase(PROLOGUE, "S8 prologue", python, note)]
-        prologue += [Phase(HOST, "S9 prologue", cuda)]
+        prologue += [Phase(PROLOGUE, "S8", python, note)]
+        prologue += [Phase(HOST, "S9", cuda)]
     if case.own:
         return tuple(prologue)
     server = [v for v in ask(found, "server") if v.guard.startswith("kv-")]
@@ -184,8 +185,8 @@ def phases(case: Case) -> tuple[Phase, ...]:
         Phase("server arguments", "S1", tuple(v for v in server if v.stage == "S1")),
         Phase("cache allocation", "S7", tuple(v for v in (*server, *cache) if v.stage == "S7")),
         *prologue,
-        Phase("store", "S8 store", tuple(v for v in cache if v.guard in _STORE)),
-        Phase("attention call", "S8 attention", (*reads, *ask(found, "attention"))),
+        Phase("store", "S8", tuple(v for v in cache if v.guard in _STORE)),
+        Phase("attention call", "S8", (*reads, *ask(found, "attention"))),
     )
 
 
@@ -202,19 +203,25 @@ def conclusion(case: Case) -> tuple[str, str, str]:
     """Return status, sign and what the guards say together, without a full stop."""
     stop, silent = first(case, Status.STOPS), first(case, Status.SILENT)
     who = "the call" if case.own else "SGLang"
-    quiet = f"{silent[1].guard} in the {silent[0].name}" if silent else ""
     if stop:
         phase, verdict = stop
         text = f"{who} stops in the {phase.name}: {verdict.guard}, {verdict.because}"
         names = [one.name for one in phases(case)]
         if silent and names.index(silent[0].name) < names.index(phase.name):
-            text += f"; before that, {quiet} goes wrong in silence"
+            text += f"; before that the {silent[0].name} goes wrong in silence ({silent[1].guard})"
         return Status.STOPS, SIGNS[Status.STOPS][0], text
     if silent:
-        text = f"nothing stops, but {quiet} is silent: {silent[1].because}"
+        text = f"nothing stops, but the {silent[0].name} goes wrong in silence: {silent[1].guard}, "
+        text += silent[1].because
         return Status.SILENT, SIGNS[Status.SILENT][0], text
     many = sum(v.status == Status.PASSES for phase in phases(case) for v in phase.verdicts)
     return Status.PASSES, SIGNS[Status.PASSES][0], f"all {many} guards on the way pass"
+
+
+def _line(verdict: Verdict, phase: Phase) -> Item:
+    """Return a verdict as a line; one that speaks says in which of the phases of its stage."""
+    plain = line(verdict)
+    return plain if plain.quiet else replace(plain, because=f"{phase.name}: {plain.because}")
 
 
 @lru_cache(maxsize=64)
@@ -227,7 +234,7 @@ def panel(case: Case) -> Verdicts:
             sign = SIGNS[status][0]
             items.append(Item(status=status, sign=sign, name=phase.name, stage=phase.stage,
                               because=phase.note))  # fmt: skip
-        items += [replace(line(verdict), stage=phase.stage) for verdict in phase.verdicts]
+        items += [_line(verdict, phase) for verdict in phase.verdicts]
     found = first(case, Status.STOPS)
     stops = f" The first stop is {found[1].guard} in the {found[0].name}." if found else ""
     who = "the prologue makes them" if case.own else "SGLang 0.5.23 meets them"
@@ -241,6 +248,7 @@ def panel(case: Case) -> Verdicts:
 
 _WORDS = ("passes", "warns", "silent", "stops", "not asked")
 _PASSES, _WARNS, _SILENT, _STOPS, _NOT = range(5)
+Cell = tuple[str, int, int]
 _KINDS = ((Status.STOPS, _STOPS), (Status.SILENT, _SILENT), (Status.WARNS, _WARNS))
 
 
@@ -253,9 +261,9 @@ def _columns(case: Case) -> dict[str, list[Verdict]]:
     return columns
 
 
-def _cells(case: Case) -> list[tuple[str, int, int]]:
+def _cells(case: Case) -> list[Cell]:
     """Return one cell a column: its first guard that speaks; what follows a stop is not reached."""
-    cells: list[tuple[str, int, int]] = []
+    cells: list[Cell] = []
     for verdicts in _columns(case).values():
         if any(kind == _STOPS for _, kind, _ in cells):
             cells.append(("", _NOT, -1))
@@ -272,6 +280,26 @@ def _cells(case: Case) -> list[tuple[str, int, int]]:
     return cells
 
 
+def _outcomes(names: Sequence[str], labels: Sequence[str], rows: Sequence[list[Cell]]) -> str:
+    """Say what becomes of each size: sizes with the same end together."""
+    ends: dict[str, list[str]] = {}
+    for label, cells in zip(labels, rows, strict=True):
+        end = "from end to end"
+        for wanted, word in ((_STOPS, "stops at"), (_SILENT, "is wrong in silence at")):
+            found = [i for i, (_, kind, _) in enumerate(cells) if kind == wanted]
+            if found:
+                end = f"{word} {cells[found[0]][0]} in the {names[found[0]]}"
+                break
+        ends.setdefault(end, []).append(label)
+    works = ends.pop("from end to end", [])
+    start = f"{_list(works)} works from end to end" if works else "No size here works"
+    return "; ".join([start, *(f"{_list(sizes)} {end}" for end, sizes in ends.items())]) + "."
+
+
+def _list(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"each of {', '.join(labels)}"
+
+
 @lru_cache(maxsize=64)
 def head_sizes(case: Case, v_asked: int) -> Grid:
     """Return where each head size fails: allocation, prologue, store or attention."""
@@ -280,23 +308,10 @@ def head_sizes(case: Case, v_asked: int) -> Grid:
     names = tuple(_columns(case))
     rows = [_cells(replace(case, head_dim=dim, v_head_dim=v_dim or dim)) for dim, v_dim in sizes]
     labels = tuple(f"{dim} / {v_dim}" if v_dim else str(dim) for dim, v_dim in sizes)
-    fails = [
-        f"{label} {word} at {text} ({name})"
-        for label, cells in zip(labels, rows, strict=True)
-        for name, (text, kind, _) in zip(names, cells, strict=True)
-        for word in {_STOPS: ("stops",), _SILENT: ("goes wrong in silence",)}.get(kind, ())
-    ]
-    bad = (_STOPS, _SILENT)
-    fine = [
-        label
-        for label, cells in zip(labels, rows, strict=True)
-        if not any(kind in bad for _, kind, _ in cells)
-    ]
-    works = f"Of these sizes, {', '.join(fine)} works. " if fine else "None of these sizes works. "
     return Grid(
         id="head_sizes",
         title="Where each head size fails",
-        alt=f"{works}{'; '.join(fails)}. Enter or a click takes a size.",
+        alt=f"{_outcomes(names, labels, rows)} Enter or a click takes a size.",
         corner="head_dim",
         columns=names,
         rows=labels,
