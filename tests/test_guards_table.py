@@ -188,6 +188,7 @@ ALWAYS = (
 #: assertions without a text
 WORDLESS = (
     *("moe-dg-act", "cfg-act-assert", "moe-tp-div", "kv-page-div", "kv-fused-dims"),
+    "kv-scale-pair",
     *("fwd-dg-contig", "blk-triton-inputs", "g95-native-blk", "act-rms", "act-group-size"),
     *("moe-trtllm-scale-dtype", "moe-dg-x", "moe-trtllm-blockk", "fa4-v-even"),
 )

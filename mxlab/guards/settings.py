@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, Setting] = {
     "disable-radix-cache": Setting("no prefix cache", False),
     "enable-kv-cache-sharding": Setting("KV cache pages spread over ranks", False),
     "mtp-layers": Setting("the model has draft (MTP) layers with a KV cache", False),
+    "quantization-param-path": Setting("a JSON file with scales of the FP8 KV cache", ""),
     "external-linker": Setting("KV cache exchanged through the direct external linker", False),
     "disaggregation-peer-attn-tp": Setting(
         "attention TP size of the other side of a prefill and decode pair, 0 for none", 0

@@ -104,6 +104,10 @@ SOURCES: dict[str, str] = {
     "ink-py-shape": _PROLOGUE,
     "ink-py-contig": _PROLOGUE,
     "kv-no-scales": _STORE,
+    "kv-scale-none": "srt/model_executor/model_runner_components/load_model_utils.py, "
+    "load_kv_cache_scales",
+    "kv-scale-pair": "srt/layers/quantization/kv_cache.py, "
+    "BaseKVCacheMethod.process_weights_after_loading",
     "kv-sf-dim4": "kernels/ops/quantization/mxfp8_interleave_sf.py:76",
     "fa4-required": _FA,
     "fa4-qdescale": _FA,
