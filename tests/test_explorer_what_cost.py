@@ -207,14 +207,14 @@ def test_timing_here_says_why_there_is_none(
 ) -> None:
     monkeypatch.setattr(what_cost_here, "_DEVICE", tmp_path / "none")
     assert panels(view(here="yes"))["here"]["rows"] == [
-        ["none", "Python has no CUDA GPU here: nothing was timed", ""]
+        ["none", "", "Python has no CUDA GPU here: nothing was timed"]
     ]
     assert "here" not in panels(view())
-    assert "run mxlab bench gemm" in what_cost_here.timed_here(1, 1 << 20, 1 << 20).rows[0][1]
+    assert "run mxlab bench gemm" in what_cost_here.timed_here(1, 1 << 20, 1 << 20).rows[0][2]
     monkeypatch.setattr(what_cost_here, "_DEVICE", tmp_path)  # a device, and no torch
     monkeypatch.setitem(sys.modules, "mxlab.bench.gpu_gemm", None)
     shown = panels(view(here="yes"))["here"]
-    assert shown["rows"][0][1].startswith("nothing was timed: ") and shown["alt"].endswith(".")
+    assert shown["rows"][0][2].startswith("nothing was timed: ") and shown["alt"].endswith(".")
 
 
 def test_timing_here_shows_what_the_bench_says(

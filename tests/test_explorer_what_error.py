@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -219,12 +220,13 @@ def test_no_text_is_a_sentence() -> None:
 def test_the_command_and_the_python_find_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import shlex
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(shipped_config("Qwen2.5-72B-Instruct")))
     states: list[dict[str, object]] = [
-        *({"text": text} for text in (ROW, HEAD_DIM.format(80), 'it\'s "odd"; $(x)', "-- x")),
+        {"text": ROW},
+        {"text": HEAD_DIM.format(80)},
+        {"text": 'it\'s "odd"; $(x)'},
+        {"text": "-- x"},
         {"text": f"{ROW}\n{HEAD_DIM.format(80)}\n" * 3},
         {"text": ROW, "model": "Qwen2.5-72B-Instruct", "tp": 8},
         {

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -173,11 +172,11 @@ def test_the_smallest_changes_are_searched_for_only_when_asked(
     expected = suggestions(examiner, examiner.evaluate(where))
     assert len(expected) >= 3
     shown = panel("suggestions", view(**state, suggest="yes"))
-    rows = [row for row in shown["rows"] if row[0]]
-    assert [row[1] for row in rows] == [" and ".join(one["changes"]) for one in expected]
+    rows = [row for row in shown["rows"] if row[0].isdigit()]
     for row, one in zip(rows, expected, strict=True):
-        assert row[2].startswith(f"{one['outcome']}. ")
-        assert row[1] in shown["alt"]
+        changes = " and ".join(one["changes"])
+        assert row[1] == one["outcome"] and row[2].startswith(f"{changes}. Cost: ")
+        assert changes in shown["alt"]
     with monkeypatch.context() as patch:
         patch.setattr(will_it_run_model, "suggestions", lambda *_: pytest.fail("searched"))
         assert not [p for p in view(**state)["panels"] if p["id"] == "suggestions"]
@@ -187,10 +186,8 @@ def test_the_smallest_changes_are_searched_for_only_when_asked(
 def test_a_search_that_is_cut_short_says_so() -> None:
     state: dict[str, object] = {"config": "phi-4", "gpu": "h200", "tp": 8, "suggest": "yes"}
     rows = panel("suggestions", view(**state))["rows"]
-    found = re.search(
-        r"At most (\d+) changes were tried; mxlab doctor tries up to 400", rows[-1][1]
-    )
-    assert found and 30 <= int(found[1]) < 400
+    name, trials, how = rows[-1]
+    assert name == "trials" and 30 <= int(trials) < 400 and "mxlab doctor tries up to 400" in how
 
 
 @pytest.mark.parametrize(("asked", "systems"), [("sglang", ["sglang"]), ("all", None)])
@@ -214,7 +211,7 @@ def test_the_matrix_is_the_matrix_of_the_layer_shown(asked: str, systems: list[s
         if cell.status.value == "passes":
             continue
         reason = numbered[text.rsplit(" ", 1)[1]]
-        assert reason[0].endswith(f" {cell.guard}") and reason[1].startswith(f"{word}: ")
+        assert reason[0].endswith(f" {cell.guard}") and reason[1] == word
         assert cell.gpu in reason[2]
     places = [place for row in grid["values"] for place in row]
     assert grid["sets"] == "backend gpu"

@@ -133,11 +133,12 @@ def _origin(measured: Run) -> Facts:
     ceilings = measured.ceilings
     lines = (
         ("GPU", measured.gpu, f"driver {where['driver']}, CUDA {where['cuda']}"),
-        ("ceilings", f"{ceilings['GB/s']:,.0f} GB/s, {ceilings['TFLOP/s']:,.0f} TFLOP/s",
-         "a copy of 1 GiB, and cuBLAS bf16 at 8192 x 8192 x 8192, in the same run"),
-        ("versions", ", ".join(f"{name} {found}" for name, found in versions.items()), ""),
+        ("most bytes", f"{ceilings['GB/s']:,.0f} GB/s", "a copy of 1 GiB in the same run"),
+        ("most operations", f"{ceilings['TFLOP/s']:,.0f} TFLOP/s",
+         "cuBLAS bf16 at 8192 x 8192 x 8192 in the same run"),
+        ("versions", "", ", ".join(f"{name} {found}" for name, found in versions.items())),
         ("when", str(where["date"]), f"commit {where['commit']}"),
-        ("command", str(where["command"]), "repeats it"),
+        ("command", "", f"{where['command']} repeats it"),
         ("MXFP8", "emulated", "a Hopper GPU has no instruction for it: codes and scales are read, "
          "and the product is made in bf16 or FP8"),
     )  # fmt: skip

@@ -36,4 +36,4 @@ def timed_here(m: int, n: int, k: int) -> Facts:
 
 
 def _none(why: str) -> Facts:
-    return Facts(id="here", title=_TITLE, alt=f"{why}.", rows=(("none", why, ""),))
+    return Facts(id="here", title=_TITLE, alt=f"{why}.", rows=(("none", "", why),))

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 from mxlab.errors import InputError
 from mxlab.explain import Candidate, Explanation, Match, explain, page, when
+from mxlab.explain_index import index
+from mxlab.explain_table import every_message
 from mxlab.explorers.controls import Choice, Int, State, Text
 from mxlab.explorers.panels import AnyPanel, Facts, Item, Verdicts, View
 from mxlab.explorers.protocol import Explorer
@@ -262,6 +264,8 @@ def _python(text: str, state: State) -> str:
         "    print(match.guard.id, getattr(match, 'because', match))\n"
     )
 
+
+index(every_message())  # with the module, so that the page's snapshot has it and no view waits
 
 EXPLORER = Explorer(
     name="what_error",

@@ -4,17 +4,13 @@ from mxlab.explorers.controls import State
 from mxlab.explorers.panels import View
 from mxlab.explorers.protocol import Explorer
 from mxlab.explorers.will_it_run_controls import CONTROLS, LAYER
+from mxlab.explorers.will_it_run_layer import view as of_layer
+from mxlab.explorers.will_it_run_model import view as of_model
 
 
 def view(state: State) -> View:
     """Return what the guards say of the layer that is typed in, or of a whole model."""
-    if state["config"] == LAYER:
-        from mxlab.explorers.will_it_run_layer import view as of_layer
-
-        return of_layer(state)
-    from mxlab.explorers.will_it_run_model import view as of_model
-
-    return of_model(state)
+    return of_layer(state) if state["config"] == LAYER else of_model(state)
 
 
 EXPLORER = Explorer(

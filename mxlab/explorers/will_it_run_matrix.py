@@ -105,7 +105,7 @@ def _reasons(cells: tuple[Cell, ...], numbers: dict[tuple[Status, str], int]) ->
         for cell in mine:
             where.setdefault(cell.row.backend or cell.row.function, []).append(cell.gpu)
         named = "; ".join(f"{name} on {', '.join(gpus)}" for name, gpus in where.items())
-        rows.append((f"{number} {guard}", f"{WORDS[status][0]}: {reasons[0]}{like}", named))
+        rows.append((f"{number} {guard}", WORDS[status][0], f"{reasons[0]}{like}. {named}"))
     alt = f"{len(rows)} reasons, numbered as in the grid above." if rows else "Nothing stands out."
     title = "Reasons, by the number in the grid"
     return Facts(id="reasons", title=title, alt=alt, rows=tuple(rows))

@@ -27,6 +27,7 @@ from mxlab.suggest import suggestions
 from mxlab.weights import Weights, human
 
 _LISTED = 100  # layers of one window
+_NOTES = 20  # lines about the model
 _TRIALS = 400  # of the doctor's own search
 _VERDICTS = 60_000  # of all trials of one search here: under a second on a slow core
 
@@ -133,10 +134,14 @@ def _facts(report: Report, weights: Weights | None) -> Facts:
         kv = found.kv
         heads = f"{kv.kv_heads_per_rank} KV heads of {kv.head_dim}"
         rows.append(("KV cache", kv.kind, f"{heads} a rank, {kv.layers} layers"))
-    rows += [("not known", text, "") for text in found.unknown]
-    rows += [("derived", text, "") for text in found.derived]
-    rows += [("note", text, "") for text in found.notes]
-    rows = [*rows[:20], *([("", f"{len(rows) - 20} more", "")] if len(rows) > 20 else [])]
+    rows += [("not known", "", text) for text in found.unknown]
+    rows += [("derived", "", text) for text in found.derived]
+    rows += [("note", "", text) for text in found.notes]
+    left = len(rows) - _NOTES
+    rows = [
+        *rows[:_NOTES],
+        *([("more", str(left), "lines; mxlab doctor has them")] if left > 0 else []),
+    ]
     said = "; ".join(f"{name} {value}" for name, value, _ in rows[:4])
     return Facts(id="model", title="The model on one rank", alt=f"{said}.", rows=tuple(rows))
 
@@ -241,18 +246,17 @@ def _suggestions(key: Key, report: Report) -> Facts:
     for number, one in enumerate(found, 1):
         costs = "; ".join(cost["cost"] for cost in one["costs"])
         still = "; ".join(one["degrades"][:3])
-        how = f"{one['outcome']}. {costs}." + (f" Still: {still}." if still else "")
-        rows.append((str(number), " and ".join(one["changes"]), how))
+        how = f"{' and '.join(one['changes'])}. Cost: {costs}."
+        rows.append((str(number), one["outcome"], how + (f" Still: {still}." if still else "")))
     if not rows:
-        rows.append(("none", "no set of up to three changes was found", ""))
-    limit = f"At most {trials} changes were tried; mxlab doctor tries up to {_TRIALS}."
+        rows.append(("none", "0", "no set of up to three changes was found"))
     if trials < _TRIALS:
-        rows.append(("", limit, ""))
-    texts = "; ".join(row[1] for row in rows)
+        rows.append(("trials", str(trials), f"at most; mxlab doctor tries up to {_TRIALS}"))
+    texts = "; ".join(" and ".join(one["changes"]) for one in found) or "no set of changes"
     return Facts(
         id="suggestions",
         title="Smallest changes under which no guard stops it, each tried",
-        alt=f"{len(found)} found: {texts}." if found else f"{texts}.",
+        alt=f"{len(found)} found: {texts}.",
         rows=tuple(rows),
     )
 
