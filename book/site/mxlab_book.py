@@ -4,9 +4,14 @@ myst-nb adds require.js and html-manager (from two CDNs) to every page that hold
 jupyter-book always loads thebe; the explorers need neither.
 """
 
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes  # type: ignore[import-untyped]
+
+from book.site import external_links, navigation, page_head
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def drop_widget_state(_app: Any, env: Any) -> None:
@@ -38,6 +43,12 @@ def follow_the_reader_s_theme(
     context["default_mode"] = context.get("default_mode") or "auto"
 
 
+def use_own_templates(_app: Any, config: Any) -> None:
+    """Put our templates before the theme's, and write the page for addresses that are not here."""
+    config.templates_path = [str(TEMPLATES), *config.templates_path]
+    config.html_additional_pages = {**config.html_additional_pages, "404": "404.html"}
+
+
 def _is_thebe(asset: Any) -> bool:
     name = str(getattr(asset, "filename", asset) or "")
     body = str(getattr(asset, "attributes", {}).get("body", ""))
@@ -46,8 +57,18 @@ def _is_thebe(asset: Any) -> bool:
 
 def setup(app: Any) -> dict[str, bool]:
     """Connect the handlers."""
+    app.add_node(external_links.ExternalLinks)
+    app.connect("config-inited", use_own_templates)
+    app.connect("config-inited", page_head.read_address)
+    app.connect("doctree-read", external_links.gather)
+    app.connect("env-purge-doc", external_links.forget)
     app.connect("env-updated", drop_widget_state)
+    app.connect("doctree-resolved", external_links.listing)
     app.connect("doctree-resolved", leave_out_of_search)
+    app.connect("html-page-context", page_head.describe)
+    app.connect("html-page-context", page_head.say_how_to_run)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", follow_the_reader_s_theme)
+    app.connect("html-page-context", navigation.offer_page_list, priority=400)
+    app.connect("build-finished", page_head.write_sitemap)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
