@@ -8,12 +8,9 @@ from mxlab.guards.facts import Platform
 from mxlab.guards.findings import stops
 
 CUTEDSL_SMS = (100, 103, 107)  # FlashInfer 0.7.2, mm_mxfp8, backend cute-dsl
-TRTLLM_SMS = (100, 103, 107)
-CUTLASS_SMS = (100, 103, 107, 110, 120, 121)
 
 #: values of --fp8-gemm-backend that own an MXFP8 dense kernel; others are ignored in silence
 MXFP8_FLAGS = ("deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_cutedsl")
-FLASHINFER = ("flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_cutedsl")
 
 
 def _facts(p: Platform) -> str:
