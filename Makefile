@@ -61,7 +61,7 @@ oracles: $(VENV)/.all  ## the peers that the oracle tests run, their Python alon
 	$(BIN)/python tools/oracles.py
 
 clean:  ## what was built, not what was installed
-	rm -rf _build book/guards book/_static/vendor .pytest_cache .mypy_cache .ruff_cache
+	rm -rf _build book/guards book/reference/_generated book/_static/vendor .pytest_cache .mypy_cache .ruff_cache
 
 # ---- what the targets above need; a stamp is older than its inputs only when they changed ----
 

@@ -1,4 +1,4 @@
-"""Build the site into _build/html: assets, guard pages, then jupyter-book with warnings as errors.
+"""Build the site into _build/html: assets, generated pages, then jupyter-book, warnings as errors.
 
 The execution cache is removed first: it keys on a notebook's cells only, so that after an edit of
 the package it would show yesterday's outputs (docs/decisions.md).
@@ -15,6 +15,7 @@ JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 STEPS = (
     ["tools/site_assets.py"],
     ["-m", "book.site.guard_pages"],
+    ["-m", "book.site.reference_pages"],
     ["-c", JUPYTER_BOOK, "build", ".", "-W", "-n", "--keep-going", "-q"],
 )
 

@@ -4,10 +4,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from docutils import nodes  # type: ignore[import-untyped]
+from sphinx.util.docutils import SphinxDirective
 
 
 class ExternalLinks(nodes.General, nodes.Element):  # type: ignore[misc]
     """Where the list will stand."""
+
+
+class ExternalLinksDirective(SphinxDirective):
+    """``{external-links}``: the list, filled in when all pages have been read."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place."""
+        return [ExternalLinks()]
 
 
 def gather(app: Any, tree: nodes.document) -> None:

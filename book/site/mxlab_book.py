@@ -9,7 +9,7 @@ from typing import Any
 
 from docutils import nodes  # type: ignore[import-untyped]
 
-from book.site import external_links, navigation, page_head
+from book.site import external_links, glossary_links, navigation, page_head
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -58,9 +58,11 @@ def _is_thebe(asset: Any) -> bool:
 def setup(app: Any) -> dict[str, bool]:
     """Connect the handlers."""
     app.add_node(external_links.ExternalLinks)
+    app.add_directive("external-links", external_links.ExternalLinksDirective)
     app.connect("config-inited", use_own_templates)
     app.connect("config-inited", page_head.read_address)
     app.connect("doctree-read", external_links.gather)
+    app.connect("doctree-read", glossary_links.link_first_uses)
     app.connect("env-purge-doc", external_links.forget)
     app.connect("env-updated", drop_widget_state)
     app.connect("doctree-resolved", external_links.listing)

@@ -73,7 +73,7 @@ def say_how_to_run(
     )
     head, mark, rest = context["body"].partition("</h1>")
     if mark:
-        context["body"] = head + mark + line + rest
+        context["body"] = head + mark + str(line) + rest  # Markup would escape its neighbours
 
 
 def write_sitemap(app: Any, error: Exception | None) -> None:

@@ -67,7 +67,7 @@ def _newest(path: Path) -> float:
 
 
 def _made(path: Path) -> bool:
-    made = ("__pycache__", "vendor", "guards", ".ipynb_checkpoints")
+    made = ("__pycache__", "vendor", "guards", "_generated", ".ipynb_checkpoints")
     return any(part in made for part in path.parts[-4:-1]) and path.suffix != ".py"
 
 

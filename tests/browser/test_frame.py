@@ -1,0 +1,153 @@
+"""The frame around the pages in a real browser: first paint, themes, icons, print, the lost page."""
+
+import http.client
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from drive import axe, watch
+from playwright.sync_api import Browser, BrowserContext, expect
+
+pytestmark = pytest.mark.browser
+
+CHAPTER = "/notebooks/05_where_does_the_scale_live.html"
+GUARD = "/book/guards/kv-hd32.html"
+PAINTED = """() => new Promise(done => new PerformanceObserver(list => {
+  const found = list.getEntriesByName("first-contentful-paint");
+  if (found.length) done(found[0].startTime);
+}).observe({type: "paint", buffered: true}))"""
+
+
+@pytest.mark.parametrize("path", [GUARD, CHAPTER, "/book/index.html", "/book/reference/cli.html"])
+def test_text_is_on_the_screen_within_a_second(browser: Browser, site: str, path: str) -> None:
+    times = []
+    for _ in range(3):  # the best of three: the machine is doing other work too
+        context = browser.new_context()
+        watched = watch(context)
+        watched.page.goto(site + path)
+        times.append(float(watched.page.evaluate(PAINTED)))
+        assert watched.clean()
+        context.close()
+    print(f"\n{path}: first contentful paint after {min(times):.0f} ms (of {len(times)})")
+    assert 0 < min(times) < 1000
+
+
+def test_the_theme_switches_and_stays(context: BrowserContext, site: str) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(site + GUARD)
+    button = page.get_by_role("button", name="Color mode").first
+    seen, colours = set(), set()
+    for _ in range(3):
+        button.click()
+        mode = page.evaluate("document.documentElement.dataset.mode")
+        seen.add(mode)
+        expect(button.locator(f"i[data-mode={mode}]")).to_be_visible()
+        assert button.locator("i:visible").count() == 1
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.reload()
+        assert page.evaluate("document.documentElement.dataset.mode") == mode
+    assert seen == {"light", "dark", "auto"}
+    assert len(colours) == 2
+    assert watched.clean()
+
+
+def test_every_icon_on_the_screen_is_drawn_and_every_button_named(
+    context: BrowserContext, site: str
+) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(site + CHAPTER)
+    icons = page.locator("i[class*='fa-'], span[class*='fa-']").filter(visible=True)
+    drawn = icons.evaluate_all(
+        """found => found.map(one => [one.className, getComputedStyle(one).maskImage,
+           one.getBoundingClientRect().width])"""
+    )
+    assert len(drawn) >= 6
+    for name, mask, width in drawn:
+        assert mask.startswith('url("data:image/svg+xml'), name
+        assert width > 8, name
+    assert axe(page, "body", rule="button-name") == []
+    assert watched.clean()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", [GUARD, "/book/reference/layouts.html", "/book/howto/index.html"])
+def test_axe_finds_nothing_on_a_whole_page(
+    context: BrowserContext, site: str, theme: str, path: str
+) -> None:
+    watched = watch(context)
+    watched.page.goto(site + path)
+    watched.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    assert axe(watched.page, "article") == []
+
+
+def test_search_opens_from_the_keyboard_and_finds_a_fragment(
+    context: BrowserContext, site: str
+) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(site + CHAPTER)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("requires head_dim divisible by 32, got")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=*")
+    first = page.locator("ul.search > li a").first
+    first.wait_for()
+    assert "kv-hd32.html" in str(first.get_attribute("href"))
+    assert watched.clean()
+
+
+def test_the_lost_page_offers_a_search(context: BrowserContext, site: str) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(f"{site}/404.html")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This page is not here")
+    assert axe(page, "body", rule="color-contrast") == []
+    page.get_by_role("searchbox").fill("kv-hd32")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=kv-hd32")
+    page.locator("ul.search > li a").first.wait_for()
+    assert watched.clean()
+
+
+def test_a_printed_chapter_is_the_article_alone(context: BrowserContext, site: str) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(site + CHAPTER)
+    page.emulate_media(media="print")
+    for selector in ("#pst-primary-sidebar", ".bd-header-article", ".prev-next-footer"):
+        expect(page.locator(selector).first).to_be_hidden()
+    expect(page.locator("article h1").first).to_be_attached()
+    expect(page.locator("article p").first).to_be_visible()
+    ink = page.locator("article p").nth(2).evaluate("node => getComputedStyle(node).color")
+    assert max(map(int, re.findall(r"\d+", ink)[:3])) < 110, "dark ink on paper"
+    assert len(page.pdf()) > 20_000
+    assert watched.clean()
+
+
+@pytest.mark.parametrize(
+    "path", [GUARD, "/book/reference/profiles.html", "/book/reference/cli.html"]
+)
+def test_a_narrow_screen_does_not_scroll_sideways(
+    context: BrowserContext, site: str, path: str
+) -> None:
+    page = watch(context).page
+    page.set_viewport_size({"width": 360, "height": 780})
+    page.goto(site + path)
+    over = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(over) <= 1
+
+
+def test_the_site_is_served_by_a_plain_server_of_files(site: str, html: Path) -> None:
+    """What modules and WebAssembly need of a server is their type alone."""
+    host = urlsplit(site)
+    folder = next((html / "_static/vendor").glob("mxlab-*/"))
+    connection = http.client.HTTPConnection(str(host.hostname), host.port)
+    for name, kind in ((folder / "face.mjs", "javascript"), (html / "book/index.html", "html")):
+        connection.request("GET", f"{host.path}/{name.relative_to(html).as_posix()}")
+        answer = connection.getresponse()
+        assert answer.status == 200 and kind in str(answer.getheader("Content-Type"))
+        answer.read()
+    connection.close()
