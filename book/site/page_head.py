@@ -52,7 +52,7 @@ def describe(_app: Any, page: str, _template: str, context: dict[str, Any], tree
     said = OTHER_PAGES.get(page) or description(tree)
     if said:
         tag = Markup('\n<meta name="description" content="{}" />\n').format(said)
-        context["metatags"] = context.get("metatags", "") + tag
+        context["metatags"] = context.get("metatags", "") + str(tag)
 
 
 def say_how_to_run(
