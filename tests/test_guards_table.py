@@ -146,6 +146,7 @@ def seen() -> dict[str, set[Status]]:
         (on(moe_runner_backend="flashinfer_trtllm", quantization="awq"), {}),
         (on(moe_runner_backend="cutlass", quantization="mxfp8", ep=2), {}),
         (on(quantization="mxfp8"), moe(gated=False)),
+        (on(kv_cache_dtype="fp8_e4m3", settings={"quantization-param-path": "kv.json"}), kv()),
         (on(quantization="mxfp8"), {**moe(quantized=False, why_not="ignored"), "config": None}),
         (on(quantization="mxfp8"), {**lin(), "config": None}),
         (on(moe_runner_backend="flashinfer_megamoe", moe_a2a_backend="flashinfer_megamoe"), moe()),
@@ -163,7 +164,7 @@ def seen() -> dict[str, set[Status]]:
         rows = [row for row in GUARDS if row.subject == subject]
         for settings in islice(guard_examples._variations(subject), 7000):
             with suppress(InputError):  # two changes that do not go together
-                asked = facts(**guard_examples._arguments(settings))  # type: ignore[arg-type]
+                asked = facts(**guard_examples.arguments(settings))
                 for row in rows:
                     said = row.check(asked)
                     found[row.id].add(said.status)

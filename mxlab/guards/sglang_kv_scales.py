@@ -2,7 +2,7 @@
 
 from mxlab.guards.engine import Finding, Guard, Status
 from mxlab.guards.facts import Facts, KvCacheFacts
-from mxlab.guards.findings import judge, passes, skipped
+from mxlab.guards.findings import passes, skipped
 from mxlab.guards.rows import row
 from mxlab.guards.settings import setting
 
@@ -36,7 +36,8 @@ def _pair(facts: Facts) -> Finding:
     because = f"k_scale {k}, v_scale {v}; -1 is absent"
     if (k > 0 and v > 0) or (k <= 0 and v <= 0):
         return passes(because)
-    return judge(not k > 0, f"{because}: one is usable, and it must be k_scale")
+    because += ": one is usable, and it must be k_scale"
+    return passes(because) if k > 0 else Finding(Status.STOPS, because, message=None)
 
 
 GUARDS: tuple[Guard, ...] = (
