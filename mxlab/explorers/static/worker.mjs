@@ -52,7 +52,8 @@ async function start() {
     python = await loadPyodide({ indexURL, _makeSnapshot: true });
     python.FS.writeFile("/mxlab.zip", await zip);
     python.runPython("import sys; sys.path.insert(0, '/mxlab.zip')\n"
-      + "from mxlab.explorers import EXPLORERS, explorer\nfor name in EXPLORERS: explorer(name)");
+      + "from mxlab.explorers import EXPLORERS, explorer, picture\n"
+      + "for name in EXPLORERS: explorer(name)");
     try {
       made = python.makeMemorySnapshot(); // before any proxy exists
     } catch { /* a newer Pyodide without snapshots */ }
