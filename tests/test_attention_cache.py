@@ -55,6 +55,20 @@ def test_addresses_of_other_pages(page: int) -> None:
         shape.scale_offset(2 * page, 0, 0)
 
 
+@pytest.mark.parametrize("page", [1, 48, 128])
+def test_flat_addresses_are_those_of_an_array(page: int) -> None:
+    shape = KVShape(slots=300, kv_heads=3, head_dim=64, page_size=page, interleaved=False)
+    assert shape.scale_shape == (300, 3, 2)
+    for offset, index in enumerate(np.ndindex(shape.scale_shape)):
+        assert shape.scale_offset(*index) == offset and shape.scale_at(offset) == index
+        assert shape.scale_index(*index) == index
+    for bad in (-1, 1800):
+        with pytest.raises(InputError, match=f"offset is {bad}: expected 0 to 1799"):
+            shape.scale_at(bad)
+    with pytest.raises(InputError, match="slot is 300: expected 0 to 299"):
+        shape.scale_offset(300, 0, 0)
+
+
 def test_the_facts_examples() -> None:
     for page, heads, slot, head, block, offset in (
         (128, 2, 200, 1, 3, 1675),
