@@ -27,6 +27,7 @@ CHAPTERS = {
     "6": "gemm",
     "8": "attention",
     "9": "cost",
+    "p": "puzzles",
 }
 
 _tries: dict[str, int] = {}
