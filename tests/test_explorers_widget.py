@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("anywidget")
 
 import ipywidgets  # type: ignore[import-untyped]
+import numpy as np
 import traitlets
 
-from mxlab.explorers import WillItRun, explorer
+from mxlab import explorers
+from mxlab.explorers import EXPLORERS, WillItRun, explorer
 from mxlab.explorers.widget import ExplorerWidget, bundle
 
 
@@ -96,6 +98,86 @@ def test_hosts_that_show_outputs_in_frames_get_the_widget_view(
     monkeypatch.setenv("MXLAB_DISPLAY", "html")
     monkeypatch.setenv("VSCODE_PID", "1")
     assert view not in widget._repr_mimebundle_()[0]
+
+
+def made(name: str, **settings: object) -> ExplorerWidget:
+    """A widget of an explorer by its module's name."""
+    found: ExplorerWidget = getattr(explorers, EXPLORERS[name])(**settings)
+    return found
+
+
+@pytest.mark.parametrize("name", list(EXPLORERS))
+def test_every_explorer_is_a_widget_with_a_picture_in_its_saved_output(name: str) -> None:
+    one, two = made(name), made(name)
+    record = explorer(name)
+    assert one.state == record.defaults() and one.answer == record.answer({})
+    data, _ = one._repr_mimebundle_()
+    assert "data:image/svg+xml;base64," in data["text/html"]
+    assert data["text/plain"].endswith(record.view(record.defaults()).answer)
+    assert one.mount != two.mount  # several on one page, of one kind
+    again = type(one).from_state(json.dumps(one.state))
+    assert again.answer == one.answer
+    box = ipywidgets.HBox([one, two])
+    assert box.children == (one, two)
+    for closed in (box, one, two, again):
+        closed.close()
+
+
+def test_a_slider_linked_to_a_code_turns_both_ways() -> None:
+    byte = made("one_byte", code=0x38)
+    heard: list[str] = []
+    slider = ipywidgets.IntSlider(max=255)
+    link = ipywidgets.link((byte, "code"), (slider, "value"))
+    byte.observe(lambda change: heard.append(change["new"]["view"]["answer"]), names="answer")
+    slider.value = 0x7E
+    assert heard[-1].startswith("Byte 0x7E of E4M3 is 448") and len(heard) == 1
+    byte.code = 0x100
+    assert slider.value == byte.code == 255
+    link.unlink()
+    for closed in (byte, slider):
+        closed.close()
+
+
+def test_two_explorers_can_share_a_control() -> None:
+    left, right = made("block_of_32"), made("block_of_32", rule="floor")
+    link = ipywidgets.link((left, "values"), (right, "values"))
+    left.values = [449, *[1.0] * 31]
+    answers = [w.answer["view"]["answer"] for w in (left, right)]
+    assert answers[0].startswith("Scale byte 128") and answers[1].startswith("Scale byte 127")
+    link.unlink()
+    for closed in (left, right):
+        closed.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        ([1, 2, 3], "1,2,3,0"),
+        ((0.5, float("nan")), "0.5,nan,0,0"),
+        (np.arange(40, dtype=np.float32), "0.0,1.0,2.0,3.0"),
+        ("[4, 5]", "4,5,0,0"),
+    ],
+)
+def test_numbers_are_set_from_any_list(given: object, first: str) -> None:
+    block = made("block_of_32")
+    block.values = given
+    assert block.values.startswith(first) and block.values.count(",") == 31
+    assert block.answer == explorer("block_of_32").answer({"values": block.values})
+    other = made("block_of_32", values=given)
+    assert other.values == block.values
+    block.close()
+    other.close()
+
+
+def test_a_picture_is_drawn_when_the_face_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    byte = made("one_byte", code=3)
+    sent: list[dict[str, str]] = []
+    monkeypatch.setattr(byte, "send", sent.append)
+    byte._handle_custom_msg({"want": "picture"}, None)
+    byte._handle_custom_msg({"want": "money"}, None)
+    assert sent == [{"svg": explorers.drawn("one_byte", '{"code":3}')}]
+    assert sent[0]["svg"].startswith("<svg")
+    byte.close()
 
 
 def test_mounts_in_the_book_are_numbered(
