@@ -1,4 +1,4 @@
-"""The generated guard pages: one a row, headed by the message, with examples that hold."""
+"""The generated guard pages: one a row of each system, with examples and checks that hold."""
 
 import re
 from pathlib import Path
@@ -11,16 +11,25 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.mdit_to_docutils.base import DocutilsRenderer
 from myst_parser.parsers.mdit import create_md_parser
 
-from book.site import guard_pages
-from book.site.guard_examples import examples
+from book.site import guard_pages, guard_text
+from book.site.guard_check_code import check_of
+from book.site.guard_check_rules import find
+from book.site.guard_examples import Example, arguments, examples, trips
 from book.site.guard_explorer import NAME, states
+from book.site.guard_index import list_name, system_name
+from mxlab.cli import main
 from mxlab.explain import explain
 from mxlab.explorers import explorer
-from mxlab.guards import GUARDS, Status
+from mxlab.guards import Status, facts, guard
+from mxlab.guards.counterparts import counterparts
+from mxlab.guards.data import every_row
 from mxlab.guards.engine import Guard
+from mxlab.guards.systems import IDS as SYSTEM_IDS
 
 EXTENSIONS = {"colon_fence", "dollarmath", "substitution", "tasklist"}  # those of jupyter-book
-IDS = [guard.id for guard in GUARDS]
+GUARDS = [row for row, _ in every_row()]
+IDS = [row.id for row in GUARDS]
+LISTS = {list_name(id) for id in SYSTEM_IDS}
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +62,8 @@ def shown(tokens: list[Any]) -> str:
 
 
 def test_every_row_has_a_page_and_only_those(pages: dict[str, str]) -> None:
-    assert set(pages) == {*IDS, "index"}
-    assert len(IDS) > 60
+    assert set(pages) == {*IDS, *LISTS, "index"}
+    assert len(IDS) > 450 and len(LISTS) == len(SYSTEM_IDS) > 8
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=IDS)
@@ -76,16 +85,24 @@ def test_heading_is_the_message(guard: Guard, pages: dict[str, str]) -> None:
     assert guard.id in {match.guard.id for match in explain(text).matches} or not spoken
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=IDS)
-def test_sections_and_related(guard: Guard, pages: dict[str, str]) -> None:
-    text = pages[guard.id]
+@pytest.mark.parametrize("row", GUARDS, ids=IDS)
+def test_sections_and_links(row: Guard, pages: dict[str, str]) -> None:
+    text = pages[row.id]
     sections = re.findall(r"^## (.*)$", text, re.M)
-    wanted = ["What it means", "When", "What trips it", "What SGLang does instead", "What to do"]
-    assert [name for name in sections if name not in ("Try it", "Related")] == [*wanted, "Source"]
-    assert ("Related" in sections) == bool(guard.related)
-    for id in guard.related:
-        assert id in IDS, f"{guard.id} names {id}"
+    name = system_name(row.system)
+    wanted = ["What it means", "What to do", "When", "What trips it", "Check before launch"]
+    wanted += [f"What {name} does instead"]
+    optional = ("Try it", "Related", "In other systems")
+    assert [one for one in sections if one not in optional] == [*wanted, "Source"]
+    own = [id for id in row.related if guard(id).system == row.system]
+    assert ("Related" in sections) == bool(own)
+    assert ("In other systems" in sections) == bool(counterparts(row))
+    for id in (*own, *counterparts(row)):
         assert f"]({id}.md)" in text
+    for id in row.related:
+        assert f"]({id}.md)" in text, f"{row.id} names {id}, which no section links"
+    for link in re.findall(r"\]\(([\w-]+)\.md\)", text):
+        assert link in {*IDS, *LISTS}
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=IDS)
@@ -93,7 +110,7 @@ def test_examples_hold(guard: Guard, pages: dict[str, str]) -> None:
     """Each block of Python on the page runs, and the guard says what the page says it says."""
     page = pages[guard.id].split("\n## ")
     (section,) = [part for part in page if part.startswith("What trips it")]
-    said = {words: status for status, words in guard_pages._SAYS.items()}
+    said = {words: status for status, words in guard_pages.SAYS.items()}
     block = re.compile(r"^(This [^\n]*:)\n\n```python\n(.*?)\n```\n\n> ([^\n]*)", re.M | re.S)
     found = block.findall(section)
     assert len(found) == section.count("```python") == len(examples()[guard.id]) >= 1
@@ -106,13 +123,94 @@ def test_examples_hold(guard: Guard, pages: dict[str, str]) -> None:
         assert shown(parsed(because)) == verdict.because + "."
 
 
+def holds(source: str) -> bool:
+    """Whether a check lets its values pass; anything but its own assertion fails the test."""
+    names: dict[str, Any] = {}
+    try:
+        exec(source, names)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("row", GUARDS, ids=IDS)
+def test_checks_tell_what_trips_from_what_passes(row: Guard, pages: dict[str, str]) -> None:
+    """The block on the page fails; with the values of an example that passes it holds."""
+    section = pages[row.id].split("\n## Check before launch\n")[1].split("\n## ")[0]
+    (shown,) = re.findall(r"```python\n(.*?)\n```", section, re.S)
+    assert max(map(len, shown.splitlines())) <= 90
+    check, mine = check_of(row), examples()[row.id]
+    assert ("mxlab" in shown) == (check.rule is None)
+    assert holds(shown) == (trips(row) is None)
+    if check.rule is not None:
+        assert holds(check.source(None, passing=True))
+        for settings, passing in ((check.trips, False), (check.passes, True)):
+            assert settings is not None
+            status = row.check(facts(**arguments(settings))).status
+            assert (status is Status.PASSES) == passing, "the guard says so too"
+        assert len(check.source(None).splitlines()) <= 5
+    elif Status.PASSES in mine:
+        assert holds(check.source(mine[Status.PASSES]))
+
+
+def test_plain_checks_are_the_rules_of_their_guards() -> None:
+    def rule(id: str) -> str:
+        found = check_of(guard(id)).rule
+        assert found is not None, id
+        return found.source()
+
+    assert rule("wsp-deepgemm") == "n % 64 == 0 and k % 128 == 0"
+    assert rule("kv-hd32") == "head_dim % 32 == 0"
+    assert rule("fi-mm-tile") == "n >= 128 and k >= 128"
+    assert rule("moe-dg-hidden8k") == "hidden <= 8192"
+    assert rule("kv-page128") == "page_size == 128"
+    assert rule("torch-v1-n16") == "n % 16 == 0 and k % 16 == 0"
+    assert rule("fi-mm-output") == 'out_dtype in ("bfloat16", "float16")'
+    assert sum(check_of(row).rule is not None for row in GUARDS) > 120
+    shapes = re.compile(r"^[NK] % \d+ != 0(?: or [NK] % \d+ != 0)?$")
+    plain = [row for row in GUARDS if shapes.match(row.predicate)]
+    assert len(plain) > 8
+    assert [row.id for row in plain if check_of(row).rule is None and trips(row)] == []
+
+
+@pytest.mark.parametrize(
+    ("law", "source"),
+    [
+        (lambda n, k: n % 64 == 0 and k % 128 == 0, "n % 64 == 0 and k % 128 == 0"),
+        (lambda n, k: n >= 128, "n >= 128"),
+        (lambda n, k: k <= 1024 and k % 32 == 0, "k <= 1024 and k % 32 == 0"),
+        (lambda n, k: (n * k) % 4096 == 0, None),  # no condition of one number
+        (lambda n, k: n % 64 == 0 or k % 64 == 0, None),
+        (lambda n, k: 1000 <= n <= 1100, None),  # the example's own
+        (lambda n, k: n == 2048, None),
+        (lambda n, k: True, None),
+        (lambda n, k: False, None),
+        (lambda n, k: None, None),
+    ],
+)
+def test_a_rule_is_found_or_refused(law: Any, source: str | None) -> None:
+    from book.site.guard_check_rules import SIZES
+
+    grids = {"n": SIZES, "k": SIZES}
+    found = find(lambda v: law(v["n"], v["k"]), {"n": 4096, "k": 4096}, grids)
+    assert (found.source() if found else None) == source
+
+
 def test_most_guards_are_seen_both_ways() -> None:
     both = [id for id, mine in examples().items() if Status.PASSES in mine and len(mine) > 1]
-    assert len(both) > 0.9 * len(GUARDS)
+    assert len(both) > 0.95 * len(GUARDS)
+    lone = {row.id for row in GUARDS if trips(row) is None}
+    assert all(guard(id).system == "sglang" for id in lone), "every other system's rows are seen"
+
+
+def test_an_example_that_trips_passes_with_other_settings() -> None:
+    example = trips(guard("vllm-block-row"))
+    assert isinstance(example, Example) and example.finding.status is Status.STOPS
+    assert dict(example.settings)["deployment", "system"] == "vllm"
 
 
 def test_the_explorer_is_set_to_trip(pages: dict[str, str]) -> None:
-    with_explorer = [id for id in IDS if "## Try it" in pages[id]]
+    with_explorer = [id for id in IDS if "\n## Try it" in pages[id]]
     assert len(with_explorer) > 25
     assert {"wsp-deepgemm", "lin-tp-row", "kv-hd32", "cfg-min-capability"} <= set(with_explorer)
     for id in with_explorer:
@@ -125,14 +223,35 @@ def test_the_explorer_is_set_to_trip(pages: dict[str, str]) -> None:
     assert len(mounts) == len(set(mounts)) == len(with_explorer)
 
 
-def test_index_lists_all(pages: dict[str, str]) -> None:
-    table = re.findall(r"^\| \[.*?\]\(([\w-]+)\.md\) \|", pages["index"], re.M)
-    assert table == IDS  # each once, in the order in which they are met
-    _, by_subject, by_hardware = pages["index"].split("\n## ")[1:]
-    for part in (by_subject, by_hardware):
+def test_lists_hold_all(pages: dict[str, str]) -> None:
+    for id in SYSTEM_IDS:
+        mine = [row.id for row in GUARDS if row.system == id]
+        listed = pages[list_name(id)]
+        table = re.findall(r"^\| \[.*\]\(([\w-]+)\.md\)[^|]*\|", listed, re.M)
+        assert sorted(table) == sorted(mine)  # each once
+        rows = [line for line in listed.splitlines() if line.startswith("| [")]
+        assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 for row in rows)
+        assert f"]({list_name(id)}.md)" in pages["index"]
+    by_system, by_stage, by_hardware, by_subject = pages["index"].split("\n## ")[1:]
+    for part in (by_stage, by_hardware, by_subject):
         assert sorted(re.findall(r"\(([\w-]+)\.md\)", part)) == sorted(IDS)
-    rows = [line for line in pages["index"].splitlines() if line.startswith("| [")]
-    assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 for row in rows)
+    assert "guards.json" in by_system and "guards.schema.json" in by_system
+
+
+def test_data_is_what_the_command_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = guard_pages.write_data(tmp_path)
+    names = {str(path.relative_to(tmp_path)) for path in written}
+    assert names == {"guards.json", "guards.schema.json", *(f"guards/{id}.json" for id in IDS)}
+    for name, argv in (
+        ("guards.json", ["--json"]),
+        ("guards.schema.json", ["--schema"]),
+        ("guards/fi-mm-tile.json", ["fi-mm-tile", "--json"]),
+        ("guards/imp-flashinfer.json", ["imp-flashinfer", "--json"]),
+    ):
+        assert main(["guards", *argv]) == 0
+        assert (tmp_path / name).read_bytes() == capsys.readouterr().out.encode()
 
 
 def test_pages_are_the_same_each_time(pages: dict[str, str], tmp_path: Path) -> None:
@@ -153,7 +272,7 @@ TEXT = st.text(
 def test_code_shows_every_letter(text: str) -> None:
     flat = " ".join(text.split())
     if flat:
-        (opened, inline, _) = parsed(f"# {guard_pages.code(text)}")
+        (opened, inline, _) = parsed(f"# {guard_text.code(text)}")
         assert opened.tag == "h1"
         assert shown(inline.children) == flat
 
@@ -163,11 +282,11 @@ def test_code_shows_every_letter(text: str) -> None:
 @example("a <b> &amp; [c](d) **e** $f$ {g}`h` {{i}} <http://j> # | ~~k~~ \\ !l ^m^ @n 1. o")
 def test_prose_shows_every_letter(text: str) -> None:
     sentence = f"x {' '.join(text.split())} x"
-    tokens = parsed(guard_pages.prose(sentence))
+    tokens = parsed(guard_text.prose(sentence))
     assert shown(tokens) == sentence
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=IDS)
 def test_prose_of_the_table(guard: Guard) -> None:
     for text in (guard.meaning, guard.predicate, *guard.fixes, guard.hardware, guard.source):
-        assert shown(parsed("x " + guard_pages.prose(text))) == "x " + text.rstrip()
+        assert shown(parsed("x " + guard_text.prose(text))) == "x " + text.rstrip()

@@ -21,7 +21,7 @@ def python(
     used = {"Deployment"}
     for (subject, name), value in settings.items():
         if subject != "config":
-            groups.setdefault(subject, []).append(f"{name}={_literal(value)}")
+            groups.setdefault(subject, []).append(f"{name}={literal(value)}")
     lines = [_call("Deployment(", groups.pop("deployment"), ")")]
     config = settings.get(("config", ""))
     if isinstance(config, ConfigFacts):
@@ -53,19 +53,19 @@ def _wrapped(argument: str) -> str:
 
 
 def _pairs(values: Mapping[str, object]) -> list[str]:
-    return [f"{_literal(key)}: {_literal(value)}" for key, value in values.items()]
+    return [f"{literal(key)}: {literal(value)}" for key, value in values.items()]
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """Return Python source of a value, with double quotes."""
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, tuple) and len(value) > 6 and len(set(value)) == 1:
-        return f"({_literal(value[0])},) * {len(value)}"
+        return f"({literal(value[0])},) * {len(value)}"
     if isinstance(value, float) and value == float("inf"):
         return 'float("inf")'
     if isinstance(value, frozenset):
-        return f"frozenset([{', '.join(map(_literal, sorted(value)))}])"
+        return f"frozenset([{', '.join(map(literal, sorted(value)))}])"
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pairs(value)) + "}"
     return repr(value)

@@ -1,24 +1,35 @@
-"""Write the book's guard pages: one page for each row of the guard table, and an index.
+"""Write the book's guard pages: one for each row of each system, lists of them, and the data.
 
 A page is headed by the text that people search for, with the numbers of an example. Run it as
 ``python -m book.site.guard_pages``, before jupyter-book.
 """
 
-import re
+import contextlib
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from book.site.guard_examples import QUIET, Example, examples
+from book.site import guard_index
+from book.site.guard_check_code import check_of
+from book.site.guard_examples import Example, examples, trips
 from book.site.guard_explorer import explorer_html
+from book.site.guard_index import list_name, system_name
+from book.site.guard_text import code, heading, prose, sentence, title, yaml
+from mxlab.cli import main
+from mxlab.diagnosis import death
 from mxlab.explain import COSTS
-from mxlab.guards import GUARDS, STAGES, SUBJECTS, Status
+from mxlab.explain_table import holders
+from mxlab.guards import STAGES, SUBJECTS, Status, guard, system
+from mxlab.guards.counterparts import counterparts
+from mxlab.guards.data import every_row
 from mxlab.guards.engine import Guard
 
 FOLDER = Path(__file__).parents[1] / "guards"
+#: copied to the root of the site
+DATA = Path(__file__).parents[2] / "_build" / "guard_data"
 
-SYSTEMS = {"sglang": "SGLang"}
-_SAYS = {
+SAYS = {
     Status.STOPS: "This stops:",
     Status.WARNS: "This warns and goes on:",
     Status.SILENT: "This is wrong or slow, and nothing is printed:",
@@ -27,85 +38,35 @@ _SAYS = {
 }
 _KINDS = {"": "nothing is raised or printed", "warning": "a warning in the log"}
 
-# What reads as code in a sentence: flags, shapes, names with underscores, comparisons.
-_CODE = re.compile(
-    r"--[a-z][a-z0-9-]*(?:[= ](?=[a-z0-9_]*_)[a-z0-9_]+)?"
-    r"|[A-Za-z0-9_./-]+\.(?:py|cu|cuh|cpp|json)(?::[0-9,-]+)?"
-    r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
-    r"|\[[0-9 ,]+\]|\b[A-Za-z]+ (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
-)
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~&^@!])")
-
-
-def code(text: str) -> str:
-    r"""Return text as inline code that shows it letter by letter.
-
-    >>> code("the `x` (y)")
-    '`` the `x` (y) ``'
-    """
-    text = " ".join(text.split())
-    runs = [len(run) for run in re.findall("`+", text)]
-    fence = "`" * next(n for n in range(1, len(runs) + 2) if n not in runs)
-    pad = " " if runs else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def prose(text: str) -> str:
-    r"""Return a sentence of the table as Markdown: its code as code, the rest escaped.
-
-    >>> prose("set --page-size to 128, not a_b or <x>")
-    'set `--page-size` to 128, not `a_b` or \\<x\\>'
-    """
-    parts, at = [], 0
-    for found in _CODE.finditer(text):
-        parts += [_SPECIAL.sub(r"\\\1", text[at : found.start()]), code(found[0])]
-        at = found.end()
-    return "".join([*parts, _SPECIAL.sub(r"\\\1", text[at:])])
-
-
-def heading(guard: Guard) -> str:
-    """Return the message of a guard with the numbers of its example; "" where it has none."""
-    if not guard.messages:
-        return ""
-    trips = _trips(guard)
-    said = trips.message(guard) if trips else ""
-    return " ".join((said or guard.messages[0]).split())
-
-
-def title(guard: Guard) -> str:
-    """Return the Markdown of a page's heading."""
-    text = heading(guard)
-    return code(text) if text else f"No message: {prose(guard.predicate)}"
-
-
-def _trips(guard: Guard) -> Example | None:
-    mine = examples()[guard.id]
-    return next((mine[status] for status in _SAYS if status in mine and status not in QUIET), None)
-
 
 def page(guard: Guard) -> str:
     """Return the page of a guard as MyST Markdown."""
-    system = SYSTEMS.get(guard.system, guard.system)
+    name = system_name(guard.system)
     parts = [
         "---",
         "myst:",
         "  html_meta:",
-        f'    "description lang=en": {_yaml(heading(guard) + " " + guard.meaning)}',
+        f'    "description lang=en": {yaml(heading(guard) + " " + guard.meaning)}',
         "---",
         "",
         f"({guard.id})=",
         f"# {title(guard)}",
         "",
-        f"`{guard.id}`, {system}, {_raised(guard)}.",
+        f"`{guard.id}`, [{name}]({list_name(guard.system)}.md) {_versions(guard)}, "
+        f"{_KINDS.get(guard.error) or f'`{guard.error}`'}.",
         *_section("What it means", [prose(guard.meaning)]),
+        *_section(
+            "What to do", [f"{n}. {sentence(prose(f))}" for n, f in enumerate(guard.fixes, 1)]
+        ),
         *_section("When", _when(guard)),
         *_section("What trips it", [f"Condition: {prose(guard.predicate)}.", *_texts(guard)]),
         *[line for example in _examples(guard) for line in example],
-        *_section(f"What {system} does instead", [_instead(guard)]),
-        *_section("What to do", _numbered(guard.fixes)),
+        *_section("Check before launch", _check(guard)),
+        *_section(f"What {name} does instead", [_instead(guard)]),
         *_live(guard),
-        *_section("Related", _related(guard)),
-        *_section("Source", [prose(guard.source)]),
+        *_section("Related", _listed(_own(guard))),
+        *_section("In other systems", _listed(counterparts(guard), named=True)),
+        *_section("Source", _source(guard)),
     ]
     return "\n".join(parts) + "\n"
 
@@ -114,19 +75,15 @@ def _section(name: str, body: Sequence[str]) -> list[str]:
     return ["", f"## {name}", "", *body] if body else []
 
 
-def _raised(guard: Guard) -> str:
-    return _KINDS.get(guard.error) or f"`{guard.error}`"
-
-
-def _sentence(text: str) -> str:
-    """Return text as a sentence; a name or a flag at its start stays as it is."""
-    capital = re.match(r"[a-z]+(?=[ ,])", text) is not None
-    return (text[:1].upper() if capital else text[:1]) + text[1:] + "." * (not text.endswith("."))
+def _versions(guard: Guard) -> str:
+    return " and ".join(holders(guard.id, guard.system))
 
 
 def _when(guard: Guard) -> list[str]:
     stage = STAGES.get(guard.stage, "")
     cost = f" This is {COSTS[guard.stage]}." if guard.stage in COSTS else ""
+    if guard.error not in ("", "warning") and guard.stage.startswith("S"):
+        cost += f" The server {death(guard.stage, None).when}."
     return [
         f"Stage {guard.stage}: {prose(stage)}.{cost}",
         "",
@@ -145,11 +102,9 @@ def _texts(guard: Guard) -> list[str]:
 
 def _examples(guard: Guard) -> list[list[str]]:
     mine = examples()[guard.id]
-    shown = [
-        _example(guard, mine[status], says) for status, says in _SAYS.items() if status in mine
-    ]
-    if _trips(guard) is None:
-        shown.insert(0, ["", "No deployment that mxlab tried trips it."])
+    shown = [_example(guard, mine[status], says) for status, says in SAYS.items() if status in mine]
+    if trips(guard) is None:
+        shown.insert(0, ["", "Nothing that mxlab tried trips it."])
     elif Status.PASSES not in mine:
         shown.append(["", "Nothing that mxlab tried passes it: where it is reached, it speaks."])
     return shown
@@ -163,14 +118,24 @@ def _example(guard: Guard, example: Example, says: str) -> list[str]:
     return ["", says, "", "```python", example.python(), "```", "", *said]
 
 
+def _check(guard: Guard) -> list[str]:
+    """Return code to paste, set to what trips, so that the reader sees it fail first."""
+    check, example = check_of(guard), trips(guard) or examples()[guard.id].get(Status.PASSES)
+    source = check.source(example)
+    if not source:
+        return []
+    intro = "To paste before a launch, with your own values. "
+    if check.rule is not None:
+        intro += "In plain Python, for the rest as in the example above that trips it:"
+    else:
+        intro += "The check depends on more than sizes, so it asks mxlab:"
+    return [intro, "", "```python", source, "```"]
+
+
 def _instead(guard: Guard) -> str:
     if guard.fallback in ("", "none"):
         return "Nothing: it stops." if guard.error not in ("", "warning") else "It goes on."
-    return _sentence(prose(guard.fallback))
-
-
-def _numbered(fixes: Sequence[str]) -> list[str]:
-    return [f"{n}. {_sentence(prose(fix))}" for n, fix in enumerate(fixes, 1)]
+    return sentence(prose(guard.fallback))
 
 
 def _live(guard: Guard) -> list[str]:
@@ -181,70 +146,40 @@ def _live(guard: Guard) -> list[str]:
     return _section("Try it", [intro, "", "````{raw} html", html, "````"])
 
 
-def _related(guard: Guard) -> list[str]:
-    known = {row.id: row for row in GUARDS}
+def _own(row: Guard) -> list[str]:
+    """Return the related guards that stand in no other section: those of the same system."""
+    return [id for id in row.related if guard(id).system == row.system]
+
+
+def _numbered(fixes: Sequence[str]) -> list[str]:
+    return [f"{number}. {sentence(prose(fix))}" for number, fix in enumerate(fixes, 1)]
+
+
+def _listed(ids: Sequence[str], *, named: bool = False) -> list[str]:
+    """Return links to guards under their headings, with their systems where ``named``."""
+    rows = [guard(id) for id in ids]
     return [
-        f"* [{title(known[id])}]({id}.md) (`{id}`)" if id in known else f"* `{id}`"
-        for id in guard.related
+        "* "
+        + (f"{system_name(row.system)}: " if named else "")
+        + f"[{title(row)}]({row.id}.md) (`{row.id}`)"
+        for row in rows
     ]
 
 
-def _yaml(text: str) -> str:
-    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')[:300] + '"'
-
-
-def index() -> str:
-    """Return the page that lists all guards: by message, stage, subject and hardware."""
-    systems = ", ".join(sorted({SYSTEMS.get(guard.system, guard.system) for guard in GUARDS}))
-    lines = [
-        "(guards)=",
-        "# Guards",
+def _source(guard: Guard) -> list[str]:
+    known = system(guard.system, holders(guard.id, guard.system)[0])
+    return [
+        f"{prose(guard.source)} ({prose(known.source)}).",
         "",
-        f"{len(GUARDS)} checks of {systems} that decide whether an MXFP8 or block-FP8 model runs. "
-        "Each page is headed by the exact text, with the numbers of an example. Search for the "
-        "words of your error, or let `mxlab explain` read it out of a log.",
-        "",
-        "## By stage and message",
-        "",
-        "In the order in which a server meets them. The later the stage, the more has been loaded "
-        "in vain.",
+        f'<a href="../../guards/{guard.id}.json">This page as data</a>, the same as '
+        f"`mxlab guards {guard.id} --json` prints.",
     ]
-    for stage, words in STAGES.items():
-        rows = [guard for guard in GUARDS if guard.stage == stage]
-        if rows:
-            lines += ["", f"### {stage}: {prose(words)}", "", f"{_sentence(COSTS[stage])}", ""]
-            lines += ["| message | class | looks at | reached on |", "|---|---|---|---|"]
-            lines += [_row(guard) for guard in rows]
-    lines += ["", "## By subject"]
-    for subject, words in SUBJECTS.items():
-        rows = [guard for guard in GUARDS if guard.subject == subject]
-        if rows:
-            lines += ["", f"{_sentence(prose(words))[:-1]}: {_links(rows)}."]
-    lines += ["", "## By hardware"]
-    for hardware in dict.fromkeys(guard.hardware for guard in GUARDS):
-        rows = [guard for guard in GUARDS if guard.hardware == hardware]
-        lines += ["", f"{_sentence(prose(hardware))[:-1]}: {_links(rows)}."]
-    return "\n".join(lines) + "\n"
-
-
-def _row(guard: Guard) -> str:
-    cells = (
-        f"[{title(guard)}]({guard.id}.md)",
-        f"`{guard.error}`" if guard.error else "none",
-        guard.subject.replace("_", " "),
-        prose(guard.hardware),
-    )
-    return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", cell) for cell in cells) + " |"
-
-
-def _links(rows: Sequence[Guard]) -> str:
-    return ", ".join(f"[`{guard.id}`]({guard.id}.md)" for guard in rows)
 
 
 def write(folder: Path = FOLDER) -> list[Path]:
-    """Write every page and the index into a folder; remove pages of guards that are gone."""
+    """Write every page and list into a folder; remove pages of guards that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {f"{guard.id}.md": page(guard) for guard in GUARDS} | {"index.md": index()}
+    pages = {f"{row.id}.md": page(row) for row, _ in every_row()} | guard_index.pages()
     for stale in folder.glob("*.md"):
         if stale.name not in pages:
             stale.unlink()
@@ -253,5 +188,23 @@ def write(folder: Path = FOLDER) -> list[Path]:
     return [folder / name for name in pages]
 
 
+def write_data(folder: Path = DATA) -> list[Path]:
+    """Write the rows as data: what the command prints, byte for byte."""
+    (folder / "guards").mkdir(parents=True, exist_ok=True)
+    commands = {"guards.json": ["--json"], "guards.schema.json": ["--schema"]}
+    for row, _ in every_row():
+        commands[f"guards/{row.id}.json"] = [row.id, "--json"]
+    for name, arguments in commands.items():
+        (folder / name).write_text(_printed(["guards", *arguments]), encoding="utf-8")
+    return [folder / name for name in commands]
+
+
+def _printed(arguments: Sequence[str]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        failed = main(arguments)
+    assert not failed, arguments
+    return out.getvalue()
+
+
 if __name__ == "__main__":
-    print(f"{len(write())} guard pages", file=sys.stderr)
+    print(f"{len(write())} guard pages, {len(write_data())} files of data", file=sys.stderr)

@@ -6,12 +6,12 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
-from mxlab.guards import Deployment, Status, facts, guard, system
+from mxlab.guards import Deployment, Status, facts, guard
 from mxlab.guards.engine import run
-from mxlab.guards.facts import CallFacts
+from mxlab.guards.facts import CallFacts, Facts
 from mxlab.guards.flashinfer_rows import GROUPED
 from mxlab.guards.known_calls import PASSING, TRIPPING
-from mxlab.guards.systems import System
+from mxlab.guards.systems import System, system, versions
 
 TRIPS = (Status.STOPS, Status.FALLS_BACK, Status.WARNS, Status.SILENT)
 
@@ -54,6 +54,8 @@ PLAIN: dict[str, dict[str, Any]] = {
     "mxfp8_dequantize_host": {"a_dtype": "uint8"},
 }
 
+_Call = tuple[Deployment, CallFacts, Facts]
+
 #: third changes that a pair of others may need
 FIXED = (("call", "b_dtype", "int8"), ("call", "scale_dtype", "float32"))
 
@@ -92,13 +94,28 @@ def _candidates(asked: System) -> Iterator[tuple[Deployment, CallFacts]]:
                     yield _made(asked, function, (fixed, *changes))
 
 
+@cache
+def _pool(id: str, version: str) -> tuple[list[_Call], Iterator[_Call]]:
+    """Return the calls whose facts are worked out, and those still to come: rows share them."""
+    asked = system(id, version)
+    calls = _candidates(asked)
+    return [], ((deployment, call, facts(deployment, call=call)) for deployment, call in calls)
+
+
+def _seen(asked: System) -> Iterator[_Call]:
+    done, rest = _pool(asked.id, asked.version)
+    yield from done
+    for one in rest:
+        done.append(one)
+        yield one
+
+
 def _find(id: str, wanted: tuple[Status, ...]) -> tuple[Deployment, CallFacts] | None:
     """Return the first call that gets ``wanted``; better one that meets no other trouble before."""
     row = guard(id)
-    asked = system(row.system)
+    asked = next(known for known in versions(row.system) if row in known.guards)
     fallback = None
-    for deployment, call in _candidates(asked):
-        seen = facts(deployment, call=call)
+    for deployment, call, seen in _seen(asked):
         found = row.check(seen)
         if found.status not in wanted:
             continue
