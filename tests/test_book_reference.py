@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
+import jinja2
 import pytest
 import yaml
 from docutils import nodes  # type: ignore[import-untyped]
@@ -94,7 +95,7 @@ def test_there_are_commands_and_targets_that_exist() -> None:
     assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
 
 
-CLAIMS = {
+CLAIMS: dict[str, tuple[dict[str, object], str]] = {
     "native MXFP8": ({"quant_method": "mxfp8"}, "MXFP8"),
     "ModelOpt MXFP8": ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "MXFP8"),
     "ModelOpt mixed": (
@@ -208,6 +209,9 @@ def test_a_description_is_the_first_sentence_of_the_text_and_ends_at_a_word() ->
     )
     assert context["metatags"].startswith('<meta name="x" />')
     assert "&#34;&lt;b&gt;&#34;" in context["metatags"]
+    lost = (ROOT / "book/site/templates/404.html").read_text(encoding="utf-8")
+    assert '<base href="https://a.example/b/">' in jinja2.Template(lost).render(context)
+    assert "<base" not in jinja2.Template(lost).render(site_address="")
 
 
 def test_citation_and_contributing_say_what_is() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from docutils import nodes  # type: ignore[import-untyped]
 
-from book.site import external_links, glossary_links, navigation, page_head
+from book.site import external_links, glossary_links, navigation, notebook_runs, page_head
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -58,7 +58,9 @@ def _is_thebe(asset: Any) -> bool:
 def setup(app: Any) -> dict[str, bool]:
     """Connect the handlers."""
     app.add_node(external_links.ExternalLinks)
+    app.add_node(notebook_runs.NotebookRuns)
     app.add_directive("external-links", external_links.ExternalLinksDirective)
+    app.add_directive("notebook-runs", notebook_runs.NotebookRunsDirective)
     app.connect("config-inited", use_own_templates)
     app.connect("config-inited", page_head.read_address)
     app.connect("doctree-read", external_links.gather)
@@ -66,6 +68,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("env-purge-doc", external_links.forget)
     app.connect("env-updated", drop_widget_state)
     app.connect("doctree-resolved", external_links.listing)
+    app.connect("doctree-resolved", notebook_runs.fill_in)
     app.connect("doctree-resolved", leave_out_of_search)
     app.connect("html-page-context", page_head.describe)
     app.connect("html-page-context", page_head.say_how_to_run)

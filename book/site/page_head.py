@@ -45,8 +45,9 @@ def _above(node: Any) -> Any:
         yield node
 
 
-def describe(_app: Any, page: str, _template: str, context: dict[str, Any], tree: Any) -> None:
-    """Add a description to a page that has none."""
+def describe(app: Any, page: str, _template: str, context: dict[str, Any], tree: Any) -> None:
+    """Add a description to a page that has none; tell 404.html where the site is."""
+    context["site_address"] = app.config.html_baseurl
     if 'name="description"' in context.get("metatags", ""):
         return
     said = OTHER_PAGES.get(page) or description(tree)

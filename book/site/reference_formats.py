@@ -77,8 +77,15 @@ def formats_page() -> list[str]:
     """Return the formats, the endings that name a scale, and the mistakes that are looked for."""
     return [
         *table(
-            ["format", "recognised by", "weight", "scale", "for example"],
-            [(plain(row[0]), *map(code, row[1:4]), plain(row[4])) for row in FORMATS],
+            ["format", "recognised by", "weight, then scale"],
+            [
+                (
+                    f"{plain(name)}, for example {plain(model)}",
+                    code(recognised),
+                    f"{code(weight)}<br>{code(scale)}",
+                )
+                for name, recognised, weight, scale, model in FORMATS
+            ],
         ),
         "## Names of scales",
         "",

@@ -29,6 +29,19 @@ const narrowed = (query, titles) => {
 if (typeof Search !== "undefined") {
   const parse = Search._parseQuery;
   Search._parseQuery = (query) => parse(narrowed(query, Search._index.titles));
+
+  // The lines below a hit are of the article: Sphinx takes the buttons and the list beside it too.
+  const toText = Search.htmlToText;
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const article = page.querySelector("article.bd-article");
+    const part = (anchor && page.getElementById(anchor.slice(1))) || article;
+    if (!part) return toText(html, anchor);
+    for (const node of part.querySelectorAll("h1, .headerlink, .mxlab-explorer, script, style")) {
+      node.remove();
+    }
+    return part.textContent.replace(/\s+/g, " ");
+  };
 }
 
 var Scorer = {

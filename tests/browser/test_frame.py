@@ -100,6 +100,9 @@ def test_search_opens_from_the_keyboard_and_finds_a_fragment(
     first = page.locator("ul.search > li a").first
     first.wait_for()
     assert "kv-hd32.html" in str(first.get_attribute("href"))
+    below = page.locator("ul.search > li p.context").first
+    expect(below).to_contain_text("divisible by 32")
+    expect(below).not_to_contain_text("Contents")
     assert watched.clean()
 
 

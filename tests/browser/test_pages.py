@@ -96,6 +96,7 @@ def test_every_page_describes_itself_and_no_two_chapters_alike(html: Path) -> No
         found = [one["content"] for one in page.all("meta") if one.get("name") == "description"]
         assert len(found) == 1, f"{name}: {found}"
         assert 20 < len(found[0]) <= 301, name
+        assert "&lt;meta" not in page.path.read_text(encoding="utf-8"), name
         if not name.startswith("book/guards/"):
             assert found[0] not in said, f"{name} and {said[found[0]]}"
             said[found[0]] = name
@@ -161,3 +162,12 @@ def test_the_page_of_outside_links_lists_them(html: Path) -> None:
         if one.get("href", "").startswith("http") and "reference" in one.get("class", "").split()
     }
     assert listed and elsewhere <= listed
+
+
+def test_the_status_page_has_each_notebook_with_its_time(html: Path) -> None:
+    text = (html / "book/reference/status.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<tr[^>]*>\s*(.*?)</tr>", text, re.S)
+    for name in pages(html):
+        if name.startswith("notebooks/"):
+            row = next(row for row in rows if f'href="../../{name}"' in row)
+            assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d.*\d+\.\d.*ran to its end", row, re.S), name
