@@ -32,6 +32,7 @@ LEFT_OUT = (
     "attention/",
     "bench/",
     "cli/",
+    "exercises/",
     "explorers/static/",
     "explorers/figures.py",
     "explorers/widget.py",
