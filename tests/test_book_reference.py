@@ -204,8 +204,9 @@ def test_a_description_is_the_first_sentence_of_the_text_and_ends_at_a_word() ->
     assert said.startswith("word word") and said.endswith("word...")
     assert 140 < len(said) <= page_head.MOST
     context = {"metatags": '<meta name="x" />'}
+    app = SimpleNamespace(config=SimpleNamespace(html_baseurl="https://a.example/b/"))
     page_head.describe(
-        None, "a", "", context, nodes.section("", nodes.paragraph("", 'A "<b>" ' * 9))
+        app, "a", "", context, nodes.section("", nodes.paragraph("", 'A "<b>" ' * 9))
     )
     assert context["metatags"].startswith('<meta name="x" />')
     assert "&#34;&lt;b&gt;&#34;" in context["metatags"]
