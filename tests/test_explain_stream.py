@@ -252,7 +252,9 @@ def test_command_line(
     assert main(["explain", text, "--config", "Llama-3.1-8B"]) == 0
     out = capsys.readouterr().out
     assert "no layer of the config has N = 2880, K = 576 on one rank" in " ".join(out.split())
-    down = "Weight input_size_per_partition = 1792 is not divisible by weight quantization block_k ="
+    down = (
+        "Weight input_size_per_partition = 1792 is not divisible by weight quantization block_k ="
+    )
     assert main(["explain", f"{down} 128.", "--config", "Llama-3.1-8B", "--tp", "8"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "down_proj (4096 x 1792) of 32 layers at TP 8: K = 1792" in out

@@ -120,6 +120,21 @@ def test_it_is_right_accessible_narrow_and_can_be_taken_away(opened: Opener, nam
     assert watched.clean()
 
 
+def test_two_of_a_kind_on_one_page_are_told_apart(shared: BrowserContext, site: str) -> None:
+    watched = watch(shared)
+    page = watched.page
+    page.goto(f"{site}/notebooks/01_one_byte.html")
+    faces = page.locator(".mxlab-face")
+    expect(faces).to_have_count(2)
+    for code, face in zip((0x39, 0x38), faces.all(), strict=True):
+        face.get_by_role("spinbutton", name="Code").focus()
+        value = "1.1" if code == 0x39 else "1.0625"
+        expect(face.locator(".answer")).to_have_text(said("one_byte", code=code, value=value))
+    assert axe(page) == []
+    assert watched.clean()
+    page.close()
+
+
 #: sets a control as a reader would and waits for the answer; returns the milliseconds it took
 CHANGE = """async ([label, value]) => {
   const root = document.querySelector(".mxlab-face").shadowRoot;

@@ -9,7 +9,7 @@ import pytest
 from drive import watch
 from playwright.sync_api import BrowserContext
 
-from book.site.guard_pages import heading
+from book.site.guard_text import heading
 from mxlab.explain import page
 from mxlab.guards import GUARDS
 

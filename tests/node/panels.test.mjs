@@ -113,6 +113,17 @@ test("a cell has the colour of its word in the legend", () => {
   assert.ok($("table.grid").classList.contains("large"));
 });
 
+test("a second face of one kind is a landmark of another name, and panels are none", () => {
+  const name = $(".explorer").getAttribute("aria-label");
+  assert.match(name, /^E( \d+)?$/);
+  const other = document.createElement("div");
+  face.render({ el: other, model: { get: (what) => ({ spec, css, v: "1,2,3" })[what],
+    set() {}, on() {}, off() {}, save_changes() {} } });
+  const second = other.firstChild.shadowRoot.querySelector(".explorer");
+  assert.notEqual(second.getAttribute("aria-label"), name);
+  for (const panel of root.querySelectorAll(".panel")) assert.equal(panel.getAttribute("role"), "group");
+});
+
 test("a drawing that fits takes no tab stop", () => {
   assert.equal($(".paper").hasAttribute("tabindex"), false);
 });

@@ -9,6 +9,7 @@ import { MAKERS } from "./panels.mjs";
 import { actions } from "./takeaway.mjs";
 
 let faces = 0;
+const titles = new Map(); // title -> how many faces have had it: a landmark's name is its own
 
 function dress(root, css) {
   try {
@@ -35,7 +36,10 @@ function render({ model, el }) {
   const controls = form(spec, (name) => model.get(name), send, uid);
   const foot = actions(model, spec, root, (text) => { told.textContent = text; });
   foot.append(told);
-  root.append(h("section", { class: "explorer", "aria-label": spec.title },
+  const nth = (titles.get(spec.title) ?? 0) + 1;
+  titles.set(spec.title, nth);
+  const name = nth > 1 ? `${spec.title} ${nth}` : spec.title;
+  root.append(h("section", { class: "explorer", "aria-label": name },
     h("p", { class: "title" }, spec.title), h("p", { class: "question" }, spec.question),
     controls.node, notice, answer, panels, foot));
 

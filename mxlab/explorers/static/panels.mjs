@@ -5,7 +5,7 @@ import { h, move, reveal, same, write } from "./dom.mjs";
 
 function frame(panel, ...children) {
   const head = h("p", { class: "panel-title" }, panel.title);
-  return h("section", { class: `panel ${panel.kind}`, "aria-label": panel.title }, head,
+  return h("section", { class: `panel ${panel.kind}`, role: "group", "aria-label": panel.title }, head,
     ...children);
 }
 
