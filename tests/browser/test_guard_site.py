@@ -9,9 +9,13 @@ import pytest
 from drive import watch
 from playwright.sync_api import BrowserContext
 
+from book.site.guard_index import list_name
 from book.site.guard_text import heading
+from mxlab.cli import main
 from mxlab.explain import page
-from mxlab.guards import GUARDS
+from mxlab.guards.data import every_row
+
+GUARDS = [row for row, _ in every_row()]
 
 pytestmark = pytest.mark.browser
 
@@ -23,6 +27,8 @@ def straight(text: str) -> str:
 
 def test_every_heading_is_the_exact_text(html: Path) -> None:
     index = (html / "book/guards/index.html").read_text(encoding="utf-8")
+    names = {list_name(guard.system) for guard in GUARDS}
+    lists = {name: (html / f"book/guards/{name}.html").read_text("utf-8") for name in names}
     for guard in GUARDS:
         text = (html / page(guard)).read_text(encoding="utf-8")
         headings = re.findall(r"<h1>(.*?)(?:<a class=\"headerlink\".*?)?</h1>", text, re.S)
@@ -31,6 +37,53 @@ def test_every_heading_is_the_exact_text(html: Path) -> None:
         assert {" ".join(entities.unescape(one).split()) for one in shown} == {wanted}
         assert f'id="{guard.id}"' in text
         assert f'href="{guard.id}.html"' in index
+        assert f'href="{guard.id}.html"' in lists[list_name(guard.system)]
+
+
+def test_pages_are_light(html: Path) -> None:
+    """Without an explorer a page is its text; the list of all guards is not on each of them."""
+    sizes = {guard.id: (html / page(guard)).stat().st_size for guard in GUARDS}
+    live = {id for id in sizes if "mxlab-explorer" in (html / page_of(id)).read_text("utf-8")}
+    assert 20 < len(live) < len(sizes) / 2
+    assert max(sizes[id] for id in sizes if id not in live) < 100_000
+    assert sorted(sizes.values())[len(sizes) // 2] < 60_000
+    assert max(sizes[id] for id in live) < 250_000
+
+
+def page_of(id: str) -> str:
+    return next(page(guard) for guard in GUARDS if guard.id == id)
+
+
+def test_the_site_serves_the_data(
+    context: BrowserContext, site: str, html: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, argv in (
+        ("guards.json", ["--json"]),
+        ("guards.schema.json", ["--schema"]),
+        ("guards/kv-hd32.json", ["kv-hd32", "--json"]),
+        ("guards/te-dim32.json", ["te-dim32", "--json"]),
+    ):
+        assert main(["guards", *argv]) == 0
+        answer = context.request.get(f"{site}/{name}")
+        assert answer.ok and answer.body() == capsys.readouterr().out.encode()
+    assert len(list((html / "guards").glob("*.json"))) == len(GUARDS)
+
+
+@pytest.mark.parametrize("id", ["wsp-deepgemm", "fi-mm-tile", "vllm-block-row", "dg-scale-bytes"])
+def test_a_page_reads_and_its_links_lead_somewhere(
+    context: BrowserContext, site: str, id: str
+) -> None:
+    watched = watch(context)
+    watched.page.goto(f"{site}/{page_of(id)}")
+    article = watched.page.locator("article.bd-article")
+    assert article.locator("h2").filter(has_text="Check before launch").count() == 1
+    hrefs = article.locator("a.reference.internal, a[href$='.json']").evaluate_all(
+        "links => links.map(link => link.href)"
+    )
+    assert len(hrefs) > 3 and any(href.endswith(f"/guards/{id}.json") for href in hrefs)
+    for href in sorted(set(hrefs)):
+        assert context.request.get(href.partition("#")[0]).ok, href
+    assert watched.clean()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +91,9 @@ def test_every_heading_is_the_exact_text(html: Path) -> None:
     [
         ("MXFP8 KV cache requires head_dim divisible by 32", "kv-hd32"),
         ("cannot serve MXFP8 weight shape", "wsp-deepgemm"),
-        ("is not divisible by weight quantization block_k", "lin-tp-row"),
+        ("weight quantization block_k input_size_per_partition", "lin-tp-row"),
+        ("mm_mxfp8 cutedsl_low_latency", "fi-mm-low-latency"),
+        ("The quantization method modelopt_mxfp8 is not supported", "vllm-min-capability"),
         ("ValueError: MXFP8 KV cache requires head_dim divisible by 32, got 1234.", "kv-hd32"),
         (
             "[2026-11-30 02:11:07 TP3] Scheduler hit an exception: ValueError: Weight "
