@@ -5,6 +5,7 @@ import io
 import json
 import random
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -112,3 +113,12 @@ def test_hostile_numbers() -> None:
     for text in ("<b>", "1," * 500, "nan", "-inf,inf", "0x1p-149", "\0", "1e-400"):
         view = answer(values=text)
         assert len(json.dumps(view)) < 40_000
+
+
+def test_a_column_of_32_stays_on_the_sheet() -> None:
+    sheet = answer(values=",".join(["7"] * 32))["panels"]["range"]
+    dots = [shape[1] for shape in sheet["shapes"] if shape[0] == "dot"]
+    assert len(dots) == 32 and len({x for x, _, _ in dots}) == 1
+    heights = sorted(y for _, y, _ in dots)
+    assert heights[0] > 20 and heights[-1] < 150
+    assert all(b - a >= 2 * dots[0][2] for a, b in pairwise(heights))

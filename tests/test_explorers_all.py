@@ -78,6 +78,10 @@ def test_what_is_drawn_lies_on_its_sheet_and_no_text_on_another(name: str) -> No
                 if shape.kind == "text":
                     assert 0 <= shape.at[1] <= panel.height, (panel.id, shape)
                     lines.setdefault(shape.at[1], set()).add((left, right, shape.text))
+                elif shape.kind == "dot":
+                    assert shape.at[2] <= shape.at[1] <= panel.height - shape.at[2], shape
+                elif shape.kind in ("line", "area"):
+                    assert 0 <= min(shape.at[1::2]) <= max(shape.at[1::2]) <= panel.height, shape
                 elif shape.kind == "box":
                     _, y, width, height = shape.at
                     assert min(width, height, y) >= 0 and y + height <= panel.height, shape

@@ -1,5 +1,6 @@
 """Thirty-two bytes and a scale: one block, element by element, with what rounding does to it."""
 
+from collections import Counter
 from fractions import Fraction
 from math import floor, isfinite, isnan
 
@@ -215,18 +216,22 @@ def _range(block: Block, fates: list[int]) -> Drawing:
         Shape(kind="text", at=(width / 2, base + 34), text="magnitude / scale, a column a binade",
               anchor="middle", tone=-2)
     )  # fmt: skip
+    powers = [
+        (i, min(max(_binade(Fraction(abs(value)) / Fraction(block.scale)), low), high))
+        for i, value in enumerate(block.values)
+        if value
+    ]
+    tallest = max(Counter(power for _, power in powers).values(), default=1)
+    pitch = min(9.0, (base - 24) / tallest)
     stacks: dict[int, int] = {}
-    zeros = 0
-    for i, value in enumerate(block.values):
-        if value == 0:
-            zeros += 1
-            continue
-        power = min(max(_binade(Fraction(abs(value)) / Fraction(block.scale)), low), high)
+    zeros = BLOCK - len(powers)
+    for i, power in powers:
         stacks[power] = stacks.get(power, 0) + 1
+        y = base - pitch * (stacks[power] - 0.6)
         shapes.append(
-            Shape(kind="dot", at=(x(power) + step / 2, base - 9 * stacks[power] + 3, 3.5),
+            Shape(kind="dot", at=(x(power) + step / 2, y, 0.4 * pitch),
                   tone=_FATES[fates[i]][2], key=i,
-                  say=f"Element {i}: {shown(value)}, {_FATES[fates[i]][0]}")
+                  say=f"Element {i}: {shown(block.values[i])}, {_FATES[fates[i]][0]}")
         )  # fmt: skip
     most = max(stacks.items(), key=lambda item: item[1], default=(0, 0))
     alt = (

@@ -213,7 +213,7 @@
       place.className = "mxlab-live";
       mount.prepend(place);
       face.default.render({ model, el: place });
-      const wake = () => { if (!worker && !model.get("answer")) ask(model); };
+      const wake = () => { if (!model.get("answer") && !model.get("dead")) ask(model); };
       mount.addEventListener("focusin", wake);
       mount.addEventListener("pointerdown", wake);
     }
