@@ -82,7 +82,7 @@ def formats_page() -> list[str]:
                 (
                     f"{plain(name)}, for example {plain(model)}",
                     code(recognised),
-                    f"{code(weight)}<br>{code(scale)}",
+                    "<br>".join(dict.fromkeys((code(weight), code(scale)))),
                 )
                 for name, recognised, weight, scale, model in FORMATS
             ],

@@ -123,7 +123,9 @@ def test_a_printed_chapter_is_the_article_alone(context: BrowserContext, site: s
     watched = watch(context)
     page = watched.page
     page.goto(site + CHAPTER)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
     page.emulate_media(media="print")
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
     for selector in ("#pst-primary-sidebar", ".bd-header-article", ".prev-next-footer"):
         expect(page.locator(selector).first).to_be_hidden()
     expect(page.locator("article h1").first).to_be_attached()
@@ -131,7 +133,11 @@ def test_a_printed_chapter_is_the_article_alone(context: BrowserContext, site: s
     expect(prose.first).to_be_visible()
     ink = prose.nth(2).evaluate("node => getComputedStyle(node).color")
     assert max(map(int, re.findall(r"\d+", ink)[:3])) < 110, "dark ink on paper"
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert min(map(int, re.findall(r"\d+", paper)[:3])) > 240, "on white paper"
     assert len(page.pdf()) > 20_000
+    page.emulate_media(media="screen")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")  # as before
     assert watched.clean()
 
 
