@@ -38,7 +38,8 @@ def states(name: str, count: int) -> list[str]:
     for _ in range(count):
         controls = explorer(name).controls
         # most stay as they are: a state far from the default nearly always stops
-        far = [c for c in controls if chance.random() < 0.4] or [chance.choice(controls)]
+        far = [c for c in controls if chance.random() < (0.8 if isinstance(c, Numbers) else 0.4)]
+        far = far or [chance.choice(controls)]
         made.append(json.dumps({control.name: _value(control, chance) for control in far}))
     return made
 
