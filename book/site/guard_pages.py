@@ -22,7 +22,7 @@ from mxlab.explain import COSTS
 from mxlab.explain_table import holders
 from mxlab.guards import STAGES, SUBJECTS, Status, guard, system
 from mxlab.guards.counterparts import counterparts
-from mxlab.guards.data import every_row
+from mxlab.guards.data import every_row, situations
 from mxlab.guards.engine import Guard
 
 FOLDER = Path(__file__).parents[1] / "guards"
@@ -61,6 +61,7 @@ def page(guard: Guard) -> str:
         *_section("When", _when(guard)),
         *_section("What trips it", [f"Condition: {prose(guard.predicate)}.", *_texts(guard)]),
         *[line for example in _examples(guard) for line in example],
+        *_section("Models that meet it", _models(guard)),
         *_section("Check before launch", _check(guard)),
         *_section(f"What {name} does instead", [_instead(guard)]),
         *_live(guard),
@@ -116,6 +117,16 @@ def _example(guard: Guard, example: Example, says: str) -> list[str]:
     if message:
         said += [">", f"> {code(message)}"]
     return ["", says, "", "```python", example.python(), "```", "", *said]
+
+
+def _models(guard: Guard) -> list[str]:
+    """Return the shipped models that the guard speaks about, with the command that shows it."""
+    return [
+        line
+        for seen in situations(guard)
+        if seen["command"]
+        for line in (f"* {sentence(prose(seen['text']))}", f"  {code(seen['command'])}")
+    ]
 
 
 def _check(guard: Guard) -> list[str]:

@@ -77,7 +77,7 @@ def row_json(guard: Guard, version: str) -> dict[str, Any]:
         "triggers": guard.predicate,
         "hardware": guard.hardware,
         "meaning": guard.meaning,
-        "situations": list(_situations().get(guard.id, ())),
+        "situations": situations(guard),
         "fallback": None if guard.fallback in ("", "none") else guard.fallback,
         "fixes": list(guard.fixes),
         "related": list(guard.related),
@@ -134,9 +134,20 @@ def one_json(row: dict[str, Any]) -> dict[str, Any]:
     return {"dataset": dataset(), **row}
 
 
+def situations(guard: Guard) -> list[dict[str, Any]]:
+    """Return ordinary situations in which a guard speaks: a text, and the command that shows it.
+
+    A row that is newer than the file has none. Source: ``tools/guard_situations.py``.
+
+    >>> from mxlab.guards import guard
+    >>> situations(guard("wsp-deepgemm"))[0]["command"].startswith("mxlab doctor")
+    True
+    """
+    return list(_all_situations().get(guard.id, ()))
+
+
 @cache
-def _situations() -> Mapping[str, Any]:
-    """Return the situations that the rows were seen in, by id; none for a row that has none yet."""
+def _all_situations() -> Mapping[str, list[dict[str, Any]]]:
     file = resources.files("mxlab") / "data" / "guard_situations.json"
     found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))["situations"]
     return found
