@@ -478,6 +478,8 @@ def test_a_word_inside_a_value_is_no_word_of_the_message() -> None:
     )
     (match,) = explain(text).matches
     assert match.values == {"dtype": None, "gpu": "Nonesuch"}
+    (match,) = explain(text.replace("None on", "half_on on")).matches
+    assert match.values == {"dtype": "half_on", "gpu": "Nonesuch"}
 
 
 def test_a_value_on_lines_of_its_own() -> None:

@@ -181,6 +181,8 @@ def test_plain_checks_are_the_rules_of_their_guards() -> None:
         (lambda n, k: k <= 1024 and k % 32 == 0, "k <= 1024 and k % 32 == 0"),
         (lambda n, k: (n * k) % 4096 == 0, None),  # no condition of one number
         (lambda n, k: n % 64 == 0 or k % 64 == 0, None),
+        (lambda n, k: n % 64 == 0 and (k % 32 == 0 or n % 128 == 0), None),  # only jointly wrong
+        (lambda n, k: n != 4104 if n in (4096, 4104, 8192) and k == 4096 else None, None),  # few
         (lambda n, k: 1000 <= n <= 1100, None),  # the example's own
         (lambda n, k: n == 2048, None),
         (lambda n, k: True, None),
