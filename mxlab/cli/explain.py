@@ -130,8 +130,9 @@ def _twins(matches: tuple[Match, ...]) -> list[str]:
     for match in matches:
         name = f"{match.guard.id} ({match.guard.system})"
         places.setdefault((match.line, match.text), {})[name] = None
+    wrap = _wrapper("", "  ")
     return [
-        f"Line {line:,} has one text that {len(ids)} checks share: {', '.join(ids)}."
+        wrap.fill(f"Line {line:,} has one text that {len(ids)} checks share: {', '.join(ids)}.")
         for (line, _), ids in places.items()
         if len(ids) > 1
     ]
