@@ -255,7 +255,7 @@ def test_the_command_and_the_python_find_the_same(
 
 def test_every_panel_says_its_numbers_and_the_picture_shows_the_check() -> None:
     shown = view(text=HEAD_DIM.format(80))
-    assert [p["id"] for p in shown["panels"]] == ["matches", "near", "live", "text"]
+    assert [p["id"] for p in shown["panels"]] == ["matches", "near", "text", "live"]
     for found in shown["panels"]:
         assert found["title"] and found["alt"].endswith(".")
     assert "64 or 96" in panels(shown)["near"]["alt"]

@@ -50,11 +50,15 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """What every panel has: an id, a title, and ``alt``, the panel said in one sentence."""
+    """What every panel has: an id, a title, and ``alt``, the panel said in one sentence.
+
+    A ``wide`` one has a row for itself where the host is wide: its texts or columns need the room.
+    """
 
     id: str
     title: str
     alt: str
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,4 +261,5 @@ def said(run: Sequence[Item]) -> str:
 
 
 def _head(panel: Panel, kind: str) -> dict[str, Any]:
-    return {"kind": kind, "id": panel.id, "title": panel.title, "alt": panel.alt}
+    head: dict[str, Any] = {"kind": kind, "id": panel.id, "title": panel.title, "alt": panel.alt}
+    return head | {"wide": True} if panel.wide else head

@@ -143,7 +143,7 @@ def _origin(measured: Run) -> Facts:
          "and the product is made in bf16 or FP8"),
     )  # fmt: skip
     alt = f"One run on an {measured.gpu}, {where['date']}, commit {where['commit']}."
-    return Facts(id="origin", title="Where the figures come from", alt=alt, rows=lines)
+    return Facts(id="origin", title="Where the figures come from", alt=alt, rows=lines, wide=True)
 
 
 def _python(state: State) -> str:

@@ -60,7 +60,8 @@ def panel(rows: int, k: int, name: str, bandwidth: float | None, gpu: str) -> Fa
         f"({rows:,}, {k:,}) takes {whole:,} bytes in MXFP8, {scales - cells:,} of them padding, "
         f"and {wide:,} in bf16."
     )
-    return Facts(id="bytes", title="What a tensor takes", alt=alt, rows=tuple(lines))
+    return Facts(id="bytes", title="What a tensor takes", alt=alt, rows=tuple(lines),
+                 wide=True)  # fmt: skip
 
 
 def _bytes(count: int) -> str:

@@ -57,6 +57,7 @@ def moved(measured: Run, what: str) -> Answer:
         legend=("mxlab", "others"),
         tones=(colours.RIGHT, colours.REFERENCE),
         say="{row}, {column}: {text}",
+        wide=True,
     )  # fmt: skip
     return "passes", "▲", answer, [chart, grid]
 

@@ -128,4 +128,5 @@ def _table(report: Report, bf16: Measured) -> Grid:
         legend=("MXFP8, emulated on Hopper", "another format"),
         tones=(colours.SCALE, colours.EXPONENT),
         say="{row}, {column}: {text}",
+        wide=True,
     )

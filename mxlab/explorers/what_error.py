@@ -91,8 +91,8 @@ def view(state: State) -> View:
     chosen = found.matches[place]
     twins = [m for m in found.matches if (m.line, m.text) == (chosen.line, chosen.text)]
     twins = [chosen, *(twin for twin in twins if twin is not chosen)]
-    panels += [panel for panel in (near(chosen), speaks(twins)) if panel is not None]
-    panels.append(_text(found))
+    close, live = near(chosen), speaks(twins)
+    panels += [*([close] if close else []), _text(found), *([live] if live else [])]
     return View(status=status, sign=sign, answer=answer, panels=tuple(panels),
                 cli=where[0], python=where[1])  # fmt: skip
 

@@ -105,6 +105,7 @@ def _grid(match: Match) -> Grid | None:
         say="{row} on {column}: {text}",
         sample=tuple(range(len(lines))),
         drawn=True,
+        wide=True,
     )
 
 

@@ -83,6 +83,7 @@ def _grid(
         tones=tuple(WORDS[status][1] for status in used),
         say="{row} on {column}: {text}",
         drawn=True,
+        wide=True,
         sample=tuple(range(min(len(lines), 28))),
         sets="backend gpu",
         values=values,
@@ -108,4 +109,4 @@ def _reasons(cells: tuple[Cell, ...], numbers: dict[tuple[Status, str], int]) ->
         rows.append((f"{number} {guard}", WORDS[status][0], f"{reasons[0]}{like}. {named}"))
     alt = f"{len(rows)} reasons, numbered as in the grid above." if rows else "Nothing stands out."
     title = "Reasons, by the number in the grid"
-    return Facts(id="reasons", title=title, alt=alt, rows=tuple(rows))
+    return Facts(id="reasons", title=title, alt=alt, rows=tuple(rows), wide=True)

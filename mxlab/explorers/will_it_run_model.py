@@ -143,7 +143,8 @@ def _facts(report: Report, weights: Weights | None) -> Facts:
         *([("more", str(left), "lines; mxlab doctor has them")] if left > 0 else []),
     ]
     said = "; ".join(f"{name} {value}" for name, value, _ in rows[:4])
-    return Facts(id="model", title="The model on one rank", alt=f"{said}.", rows=tuple(rows))
+    return Facts(id="model", title="The model on one rank", alt=f"{said}.", rows=tuple(rows),
+                 wide=True)  # fmt: skip
 
 
 def _chosen(report: Report, name: str) -> LayerReport | None:
@@ -199,6 +200,7 @@ def _layers(report: Report, chosen: LayerReport | None, first: int) -> Grid:
         tones=tuple(legend.values()),
         say="{row}, {column}: {text}",
         drawn=True,
+        wide=True,
         sample=tuple(range(len(shown))),
         sets="layer",
         values=values,
@@ -257,6 +259,7 @@ def _suggestions(key: Key, report: Report) -> Facts:
         id="suggestions",
         title="Smallest changes under which no guard stops it, each tried",
         alt=f"{len(found)} found: {texts}.",
+        wide=True,
         rows=tuple(rows),
     )
 

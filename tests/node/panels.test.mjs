@@ -18,7 +18,7 @@ const face = (await import(`${STATIC}face.mjs`)).default;
 const css = readFileSync(`${STATIC}face.css`, "utf8");
 
 const head = (kind, id) => ({ kind, id, title: `Panel ${id}`, alt: `What ${id} shows.` });
-const drawing = { ...head("drawing", "d"), width: 100, height: 60, legend: [[0, "a box"]],
+const drawing = { ...head("drawing", "d"), wide: true, width: 100, height: 60, legend: [[0, "a box"]],
   shapes: [
     ["box", [0, 0, 40, 20], 0, "", "start", 0, 0, 7, "The box"],
     ["line", [0, 50, 100, 50], -2],
@@ -92,6 +92,11 @@ test("click, Enter and Space set a control; a cell without a value sets nothing"
   assert.equal(sent.length, 3);
   assert.equal(second.ariaSelected ?? second.getAttribute("aria-selected"), "true");
   assert.ok(first.classList.contains("able") && !second.classList.contains("able"));
+});
+
+test("a wide panel says so to the style sheet, another does not", () => {
+  assert.ok($(".panel.drawing.wide"));
+  assert.ok($(".panel.grid") && !$(".panel.grid.wide"));
 });
 
 test("a cell sets several controls, a word for each", () => {

@@ -5,8 +5,8 @@ import { h, move, reveal, same, write } from "./dom.mjs";
 
 function frame(panel, ...children) {
   const head = h("p", { class: "panel-title" }, panel.title);
-  return h("section", { class: `panel ${panel.kind}`, role: "group", "aria-label": panel.title }, head,
-    ...children);
+  const looks = `panel ${panel.kind}${panel.wide ? " wide" : ""}`;
+  return h("section", { class: looks, role: "group", "aria-label": panel.title }, head, ...children);
 }
 
 function facts(first) {
