@@ -198,7 +198,8 @@ def _matches(found: Explanation, first: int) -> Verdicts:
 def _text(found: Explanation) -> Facts:
     times = sum(match.count for match in found.matches)
     rows = [("lines", f"{found.lines:,}", ""), ("bytes", f"{found.size:,}", "as UTF-8")]
-    rows.append(("known messages", f"{times:,}", f"{len(found.matches):,} different ones"))
+    if times:
+        rows.append(("known messages", f"{times:,}", f"{len(found.matches):,} different"))
     if found.unread:
         rows.append(("not read", f"{found.unread:,}", "more of the same: counted, not compared"))
     alt = f"{found.lines:,} lines, {found.size:,} bytes, {times:,} known messages."
@@ -216,7 +217,8 @@ def _nothing(found: Explanation, cli: str, python: str) -> View:
         answer += " Nothing in the table comes near it."
     sign = SIGNS[Status.UNKNOWN][0]
     items = tuple(_candidate(one) for one in found.nearest)
-    alt = f"{len(items)} candidates: {', '.join(f'{i.name} {i.because}' for i in items)}."
+    named = ", ".join(f"{one.guard.id} {one.score:.0%}" for one in found.nearest)
+    alt = f"{len(items)} candidates: {named}."
     nearest = Verdicts(id="nearest", title="Nearest messages, by the words in common",
                        alt=alt if items else "No candidate.", items=items)  # fmt: skip
     panels = (nearest, _text(found))

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from textwrap import shorten
 from typing import Any
 
 from mxlab.diagnosis import LayerReport, Report, sorted_by_stage
@@ -179,7 +180,7 @@ def _layers(report: Report, chosen: LayerReport | None, first: int) -> Grid:
         split = row.shard if row.experts is None else f"{row.shard}, {row.experts} experts"
         size = ("none", "none") if row.n is None or row.k is None else (f"{row.n:,}", f"{row.k:,}")
         texts = (*said, *size, f"{layer.coverage.layers} of {row.layers}", split)
-        cells.append(tuple((text[:60], tone, -1) for text in texts))
+        cells.append(tuple((shorten(text, 60, placeholder=" ..."), tone, -1) for text in texts))
         values.append((row.linear,) * len(texts))
         if layer is chosen:
             places += [(r, c) for c in range(len(texts))]
