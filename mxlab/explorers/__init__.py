@@ -26,7 +26,10 @@ EXPLORERS = {
     "what_cost": "WhatCost",
 }
 
-__all__ = ["EXPLORERS", "answer", "drawn", "explorer"]
+#: the part of a name before its colon -> the module whose ``explorer(rest)`` makes such an explorer
+FAMILIES: dict[str, str] = {}
+
+__all__ = ["EXPLORERS", "FAMILIES", "answer", "drawn", "explorer"]
 
 
 def explorer(name: str) -> Explorer:
@@ -35,6 +38,10 @@ def explorer(name: str) -> Explorer:
     >>> explorer("will_it_run").title
     'Will it run?'
     """
+    family, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if colon and family in FAMILIES:
+        made: Explorer = import_module(f"mxlab.explorers.{FAMILIES[family]}").explorer(rest)
+        return made
     choose("explorer", name, EXPLORERS)
     found: Explorer = import_module(f"mxlab.explorers.{name.lower()}").EXPLORER
     return found

@@ -84,8 +84,9 @@ export function actions(model, spec, root, tell) {
   } }, text);
   const copied = (text, what) => copy(text, root).then(() => `Copied: ${what}.`);
   const file = (ending, type, content) => {
-    save(`${spec.name}.${ending}`, type, content);
-    return `Saved: ${spec.name}.${ending}.`;
+    const name = `${spec.name.replace(":", "-")}.${ending}`; // guard:cfg-rocm is one of a family
+    save(name, type, content);
+    return `Saved: ${name}.`;
   };
   const drawn = async (make) => {
     const svg = await picture(model);
