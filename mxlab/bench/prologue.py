@@ -95,7 +95,8 @@ def check(mode: str, tokens: int, q_heads: int, kv_heads: int, *, mxfp8: bool) -
     """Compare one call with the reference, every byte, and say how many differ."""
     a = sample(mode, min(tokens, _CHECKED), q_heads, kv_heads, mxfp8=mxfp8)
     host: dict[str, Any] = {
-        name: x.cpu().contiguous() if isinstance(x, Tensor) else x for name, x in vars(a).items()
+        name: x.to("cpu", copy=True).contiguous() if isinstance(x, Tensor) else x
+        for name, x in vars(a).items()
     }
     host.pop("buffers", None)
     cpu = Arguments(**host)

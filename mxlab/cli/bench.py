@@ -73,10 +73,9 @@ def run(args: argparse.Namespace) -> Result:
 
 
 def _suite(name: str) -> Result:
-    from mxlab.bench.suite import SUITES
+    from mxlab.bench.suite import run_suite
 
-    run = choose("suite", name, SUITES)
-    data = run(progress=True)
+    data = run_suite(name, progress=True)
     lines = [
         [report, row["name"], f"{row['rate']:,.1f} {found['unit']}",
          f"{row['seconds']['median'] * 1e6:,.2f}", row["checked"]]
