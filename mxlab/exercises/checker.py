@@ -1,8 +1,12 @@
 """The checker: compare values of any kind, name the first difference and the classic mistake."""
 
+import inspect
 import math
+import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mxlab.errors import quote
@@ -10,6 +14,19 @@ from mxlab.errors import quote
 HINT_AFTER = 2  # wrong tries
 _MOST = 100  # cases that a mistake is compared on
 _UNANSWERED = "Nothing to check yet: put your answer in, and run the cell again."
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\([\w, ]*\)")
+#: what a reader's function may raise; an interrupt stays one
+_RAISED = (Exception, SystemExit, GeneratorExit)
+#: a truth value is an int, so that it comes first
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "True or False"),
+    ((int, float), "a number"),
+    (str, "a text"),
+    ((list, tuple), "several values"),
+)
+
+
+Cases = Callable[[], Iterable[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +42,26 @@ class Exercise:
     """One question. ``spec`` takes a case and returns what is right.
 
     Without ``cases`` the answer is a value, ``spec()``; with them it is a function that is called
-    with each case as ``spec`` is. ``close`` is the relative and absolute difference that is
-    allowed to numbers.
+    with each case as ``spec`` is, and ``asks`` says its name and parameters, ``offset(row, col)``.
+    ``close`` is the relative and absolute difference that is allowed to numbers. ``needs`` are the
+    packages without which it cannot be solved.
     """
 
     name: str
     asks: str
     spec: Callable[..., Any]
     hint: str
-    cases: Callable[[], Iterable[tuple[Any, ...]]] | None = None
+    cases: Cases | None = None
     mistakes: tuple[Mistake, ...] = ()
     close: float = 0.0
+    needs: tuple[str, ...] = ()
+
+    def call(self) -> str:
+        """Return how the function that is asked for is called, as ``asks`` writes it."""
+        found = _CALL.search(self.asks)
+        return (
+            found[0] if found else f"answer({', '.join(inspect.signature(self.spec).parameters)})"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +71,23 @@ class Verdict:
     right: bool
     lines: tuple[str, ...]
     counts: bool = True
+    name: str = ""  # of the exercise
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether there was no answer to look at."""
+        return self.lines == (_UNANSWERED,)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines)
+
+    def _repr_html_(self) -> str | None:
+        """Return the live question, in the book and for a cell that is not answered yet."""
+        if not (self.unanswered and self.name and "MXLAB_BOOK" in os.environ):
+            return None
+        from mxlab.explorers.question import embedded  # the explorers are not needed elsewhere
+
+        return embedded(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,61 +155,81 @@ def _same(yours: Any, expected: Any, close: float) -> bool:
 def judge(exercise: Exercise, yours: object, tries: int) -> Verdict:
     """Return the verdict on an answer; ``tries`` wrong ones came before it."""
     if yours is None or yours is ...:
-        return Verdict(right=False, lines=(_UNANSWERED,), counts=False)
+        return _no_try(exercise, _UNANSWERED)
     if exercise.cases is None:
         return _value(exercise, yours, tries)
     if not callable(yours):
-        lines = (f"This exercise asks for a function: got {type(yours).__name__}.",)
-        return Verdict(right=False, lines=lines, counts=False)
-    return _function(exercise, yours, tries, list(exercise.cases()))
+        return _no_try(exercise, "This exercise asks for a function.", yours)
+    return _function(exercise, yours, tries, exercise.cases)
+
+
+def _no_try(exercise: Exercise, line: str, *yours: object) -> Verdict:
+    lines = (line, *(f"  yours: {_show(one)}, {_kind(plain(one))}" for one in yours))
+    return Verdict(right=False, lines=lines, counts=False, name=exercise.name)
+
+
+def _kind(value: object) -> str:
+    for types, name in _KINDS:
+        if isinstance(value, types):
+            return name
+    return "a function" if callable(value) else f"a {type(value).__name__}"
 
 
 def _wrong(exercise: Exercise, tries: int, lines: Sequence[str], said: Sequence[str]) -> Verdict:
     hint = [f"  Hint: {exercise.hint}"] if tries + 1 >= HINT_AFTER else []
-    return Verdict(right=False, lines=("Not yet.", *lines, *(f"  {s}" for s in said), *hint))
+    text = ("Not yet.", *lines, *(f"  {sentence}" for sentence in said), *hint)
+    return Verdict(right=False, lines=text, name=exercise.name)
 
 
 def _value(exercise: Exercise, yours: object, tries: int) -> Verdict:
     """The expected value would be the answer, so it stays unsaid."""
-    found = difference(yours, exercise.spec(), exercise.close)
+    expected = exercise.spec()
+    found = difference(yours, expected, exercise.close)
     if found is None:
-        return Verdict(right=True, lines=("Right.",))
+        return Verdict(right=True, lines=("Right.",), name=exercise.name)
     part = f" at {found.path}" if found.path else ""
     said = [m.says for m in exercise.mistakes if not difference(yours, m.spec(), exercise.close)]
+    wanted = _kind(plain(expected))
+    if not said and _kind(plain(yours)) != wanted:
+        return _no_try(exercise, f"This exercise asks for {wanted}.", yours)
     return _wrong(exercise, tries, (f"  yours{part}: {_show(found.yours)}",), said[:1])
 
 
-def _function(
-    exercise: Exercise, yours: Callable[..., Any], tries: int, cases: list[tuple[Any, ...]]
-) -> Verdict:
-    for number, case in enumerate(cases):
-        call = f"  first difference: {_name(yours)}({', '.join(map(_show, case))})"
+def _function(exercise: Exercise, yours: Callable[..., Any], tries: int, cases: Cases) -> Verdict:
+    def called() -> str:
+        fresh = next(islice(cases(), number, None))
+        return f"  first difference: {_name(yours)}({', '.join(map(_show, fresh))})"
+
+    number = -1
+    for number, case in enumerate(cases()):
+        expected = exercise.spec(*case)  # first: yours may change what it is given
         try:
             got = yours(*case)
-        except Exception as error:
-            text = f"  yours raises {type(error).__name__}: {_show(str(error))}"
-            return _wrong(exercise, tries, (call, text), ())
-        if number == 0 and (got is None or got is ...):
-            return Verdict(right=False, lines=(_UNANSWERED,), counts=False)
-        found = difference(got, exercise.spec(*case), exercise.close)
+            if number == 0 and (got is None or got is ...):
+                return _no_try(exercise, _UNANSWERED)
+            found = difference(got, expected, exercise.close)
+        except _RAISED as error:
+            text = f"  yours raises {type(error).__name__}: {_show(error)}"
+            return _wrong(exercise, tries, (called(), text), ())
         if found is None:
             continue
         place = f" at {found.path}" if found.path else ""
-        both = (
+        lines = (
+            called(),
             f"  yours{place}: {_show(found.yours)}",
             f"  expected{place}: {_show(found.expected)}",
         )
-        said = [m.says for m in exercise.mistakes if _makes(m, yours, cases[:_MOST], exercise)]
-        return _wrong(exercise, tries, (call, *both), said[:1])
-    return Verdict(right=True, lines=(f"Right, in all {len(cases)} cases.",))
+        said = [m.says for m in exercise.mistakes if _makes(m, yours, exercise, cases)]
+        return _wrong(exercise, tries, lines, said[:1])
+    text = f"Right, in all {number + 1} cases."
+    return Verdict(right=True, lines=(text,), name=exercise.name)
 
 
-def _makes(
-    mistake: Mistake, yours: Callable[..., Any], cases: list[tuple[Any, ...]], exercise: Exercise
-) -> bool:
+def _makes(mistake: Mistake, yours: Callable[..., Any], exercise: Exercise, cases: Cases) -> bool:
     try:
-        return all(not difference(yours(*c), mistake.spec(*c), exercise.close) for c in cases)
-    except Exception:  # a function that fails on another case makes another mistake
+        pairs = ((mistake.spec(*case), yours(*case)) for case in islice(cases(), _MOST))
+        return all(not difference(mine, theirs, exercise.close) for theirs, mine in pairs)
+    except _RAISED:  # a function that fails on another case makes another mistake
         return False
 
 
@@ -178,7 +238,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _show(value: object) -> str:
-    shape = getattr(value, "shape", None)
-    if shape is not None and len(shape):
-        return f"<{'x'.join(map(str, shape))} of {getattr(value, 'dtype', '?')!s}>"
-    return quote(plain(value))
+    """Return a value in one bounded line, whatever its own methods do."""
+    try:
+        shape = getattr(value, "shape", None)
+        if shape is not None and len(shape):
+            return f"<{'x'.join(map(str, shape))} of {getattr(value, 'dtype', '?')!s}>"
+        return quote(str(value) if isinstance(value, BaseException) else plain(value))
+    except _RAISED:
+        return f"<{type(value).__name__} that cannot be written>"

@@ -10,6 +10,7 @@ from mxlab.layout import layout
 from mxlab.scale import scale_byte
 
 _TILE = layout("tile_128x4")
+_NEEDS = ("torch", "Triton")
 Rows = list[list[Any]]
 
 
@@ -194,6 +195,7 @@ def _no_nan(byte: int, codes: list[int]) -> list[float]:
 EXERCISES = (
     Exercise(
         name="p.1",
+        needs=_NEEDS,
         asks="A kernel for scale_bytes(x): the RCEIL scale byte of each row of 32 float32 values.",
         spec=_top_bytes,
         cases=_rows_of_32,
@@ -218,6 +220,7 @@ EXERCISES = (
     ),
     Exercise(
         name="p.2",
+        needs=_NEEDS,
         asks="A kernel for quantize(x): codes (rows, columns) and scale bytes (rows, columns / 32) "
         "of a float32 matrix, blocks along its rows.",
         spec=_quantized,
@@ -233,6 +236,7 @@ EXERCISES = (
     ),
     Exercise(
         name="p.3",
+        needs=_NEEDS,
         asks="A kernel for swizzle(scales): a (rows, columns) matrix of scale bytes in layout "
         "tile_128x4, with zeros as padding. The buffer comes full of 0xFF.",
         spec=_tiled,
@@ -250,6 +254,7 @@ EXERCISES = (
     ),
     Exercise(
         name="p.4",
+        needs=_NEEDS,
         asks="A kernel for product(a, a_scales, b, b_scales): codes (M, K) and (N, K), scale bytes "
         "(M, K / 32) and (N, K / 32), the result float32 (M, N).",
         spec=_product,

@@ -20,7 +20,8 @@ class Control:
     """What every control has; ``group`` is the heading that the face puts it under.
 
     ``when`` is (another control, values): only at one of these does the control do anything, and
-    only then does the face show it.
+    only then does the face show it. A ``private`` one is in no permalink and no saved output: the
+    page gives it to Python only where the reader typed it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Control:
     group: str = ""
     help: str = ""
     when: tuple[str, tuple[str, ...]] | None = None
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,22 @@ class Text(Control):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Text):
+    """Text that the face sends where Check is pressed; ``counts`` is the control of wrong tries.
+
+    With a changed answer after a view of status ``warns`` the face adds one to it, and after
+    ``passes`` it sets it to 0. One line is an answer, several are code.
+    """
+
+    counts: str
+
+    def spec(self) -> dict[str, Any]:
+        """Return the control as JSON for the face."""
+        extra = {"limit": self.limit, "lines": self.lines, "counts": self.counts}
+        return _spec(self, "answer") | extra
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers(Control):
     """``count`` numbers, one state: their texts with commas between, ``1,-2.5,nan``.
 
@@ -175,8 +193,10 @@ State = dict[str, int | str]
 
 def _spec(control: AnyControl, kind: str) -> dict[str, Any]:
     when = {"when": [control.when[0], list(control.when[1])]} if control.when else {}
+    private = {"private": True} if control.private else {}
     return {
         **when,
+        **private,
         "kind": kind,
         "name": control.name,
         "label": control.label,

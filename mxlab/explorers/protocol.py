@@ -19,13 +19,18 @@ MOST_STATE = 1_500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explorer:
-    """One explorer: ``name`` in Python and in permalinks, a title, the question it answers."""
+    """One explorer: ``name`` in Python and in permalinks, a title, the question it answers.
+
+    ``bare`` is for one whose view is its answer alone: no picture and nothing to take away. It is
+    what a page without scripts says in place of the view.
+    """
 
     name: str
     title: str
     question: str
     controls: tuple[AnyControl, ...]
     view: Callable[[State], View]
+    bare: str = ""
 
     def clean(self, state: object) -> State:
         """Return a complete, valid state from anything."""
@@ -37,12 +42,13 @@ class Explorer:
 
     def spec(self) -> dict[str, Any]:
         """Return name, texts and controls as JSON for the face."""
-        return {
+        spec: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
             "question": self.question,
             "controls": [control.spec() for control in self.controls],
         }
+        return spec | {"bare": True} if self.bare else spec
 
     def answer(self, state: object) -> dict[str, Any]:
         """Return ``{"state", "view"}``, or ``{"state", "error"}`` with one sentence."""

@@ -8,6 +8,7 @@ search index simply removes them and would glue words together.
 
 import base64
 import json
+from typing import Any
 
 from mxlab.explorers.controls import shown
 from mxlab.explorers.panels import Drawing, Facts, Grid, Item, Verdicts, View, said
@@ -27,9 +28,11 @@ def still(explorer: Explorer, state: object, mount: str) -> str:
     >>> "<img" in still(explorer("will_it_run"), {}, "here")
     True
     """
-    tidy = explorer.clean(state)
-    view = explorer.view(tidy)
-    data = {"name": explorer.name, "spec": explorer.spec(), "state": tidy}
+    given = explorer.clean(state)
+    tidy = {c.name: c.default if c.private else given[c.name] for c in explorer.controls}
+    data: dict[str, Any] = {"name": explorer.name, "spec": explorer.spec(), "state": tidy}
+    if not explorer.controls:
+        data = {}  # nothing to set: the page starts no face here
     attributes = "".join(
         f' data-{key}="{clean(value if isinstance(value, str) else _json(value))}"'
         for key, value in data.items()
@@ -39,6 +42,12 @@ def still(explorer: Explorer, state: object, mount: str) -> str:
         '<div class="mxlab-static">',
         f'<p class="mxlab-head">\n<strong>{clean(explorer.title)}</strong>\n'
         f"{clean(explorer.question)}\n</p>",
+    ]
+    if explorer.bare:
+        parts += [f"<p>\n{clean(explorer.bare)}\n</p>", "</div>", "</div>"]
+        return "\n".join(parts)
+    view = explorer.view(tidy)
+    parts += [
         f"<p>\n<strong>{clean(view.sign)} {clean(view.answer)}</strong>\n</p>",
         f'<p class="mxlab-head">\n{_settings(explorer, tidy)}\n</p>',
         _image(explorer, view),

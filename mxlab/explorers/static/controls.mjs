@@ -1,11 +1,12 @@
 // The controls, grouped. They are made once and never rebuilt, so focus stays.
 
+import { answer } from "./answer.mjs";
 import { h } from "./dom.mjs";
 import { numbers } from "./numbers.mjs";
 import { opener } from "./opener.mjs";
 
 /** One control: {node, show(value)}; `send(value)` is called with what the reader chose. */
-function control(spec, send, uid) {
+function control(spec, send, uid, get) {
   const id = `${uid}-${spec.name}`;
   const guarded = { "data-lm-suppress-shortcuts": "true" }; // else JupyterLab eats the arrow keys
   const note = spec.help ? h("span", { class: "help", id: `${id}-help` }, spec.help) : "";
@@ -22,6 +23,8 @@ function control(spec, send, uid) {
     show = part.show;
     return { node: h("fieldset", { class: "control numbers" }, h("legend", {}, spec.label),
       ...part.fields, note), show };
+  } else if (spec.kind === "answer") {
+    ({ fields, show } = answer(spec, common, get, send));
   } else if (spec.kind === "text" && spec.lines === 1) {
     const line = h("input", { ...common, type: "text", maxlength: spec.limit, spellcheck: "false",
       autocomplete: "off", oninput: () => send(line.value) });
@@ -66,7 +69,7 @@ const clamp = (value, spec, last) =>
 export function form(spec, values, send, uid) {
   const shows = new Map(), groups = new Map(), bound = new Map(); // node -> when
   for (const item of spec.controls) {
-    const { node, show } = control(item, (value) => send(item.name, value), uid);
+    const { node, show } = control(item, (...what) => send(item.name, ...what), uid, values);
     shows.set(item.name, show);
     show(values(item.name));
     if (!groups.has(item.group)) groups.set(item.group, []);

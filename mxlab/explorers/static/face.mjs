@@ -32,14 +32,18 @@ function render({ model, el }) {
   const notice = h("p", { class: "notice", role: "status" });
   const told = h("span", { class: "told", role: "status" });
   const panels = h("div", { class: "panels" });
-  const send = (name, value) => { model.set(name, value); model.save_changes(); };
+  const send = (name, value, also = {}) => { // one message, whatever else changes with it
+    for (const [other, its] of Object.entries(also)) model.set(other, its);
+    model.set(name, value);
+    model.save_changes();
+  };
   const controls = form(spec, (name) => model.get(name), send, uid);
-  const foot = actions(model, spec, root, (text) => { told.textContent = text; });
-  foot.append(told);
+  const foot = spec.bare ? "" : actions(model, spec, root, (text) => { told.textContent = text; });
+  if (foot) foot.append(told);
   const nth = (titles.get(spec.title) ?? 0) + 1;
   titles.set(spec.title, nth);
   const name = nth > 1 ? `${spec.title} ${nth}` : spec.title;
-  root.append(h("section", { class: "explorer", "aria-label": name },
+  root.append(h("section", { class: spec.bare ? "explorer bare" : "explorer", "aria-label": name },
     h("p", { class: "title" }, spec.title), h("p", { class: "question" }, spec.question),
     controls.node, notice, answer, panels, foot));
 

@@ -26,7 +26,9 @@
       return;
     }
     worker.onmessage = ({ data }) => {
-      if (data.fatal) fail(data.fatal);
+      if (data.fatal && ready && current) { // what one view did to Python, not Python's start
+        stopped(`Python broke at this (${data.fatal}) and was started anew.`);
+      } else if (data.fatal) fail(data.fatal);
       else if (data.ready) {
         ready = data.ready;
         for (const model of models.values()) {  // what was stopped stays said until an answer
@@ -66,7 +68,8 @@
     const [id, model] = waiting.entries().next().value;
     waiting.delete(id);
     current = { sequence: (sequence += 1), model, picture: model.wanted?.() };
-    timer = setTimeout(late, LIMIT);
+    timer = setTimeout(stopped, LIMIT,
+      "That took more than 2 seconds and was stopped; the last view stays.");
     worker.postMessage({ id: sequence, name: model.name, state: JSON.stringify(model.state()),
       picture: Boolean(current.picture) });
   }
@@ -89,22 +92,28 @@
     next();
   }
 
-  function late() {
+  function stopped(text) {
+    clearTimeout(timer);
     const { model, picture } = current;
     current = undefined;
     picture?.("");
     worker.terminate();
     startWorker();
-    model.set("notice", "That took more than 2 seconds and was stopped; the last view stays.");
+    model.set("notice", text);
+    // code that is stopped at its first run does not run again because its field is reached for
+    if (model.bare && !model.get("answer")) model.set("answer", {});
   }
 
   // ---- a model with the interface that the face knows from ipywidgets ----
   function makeModel(mount, css) {
     const spec = JSON.parse(mount.dataset.spec), start = JSON.parse(mount.dataset.state);
+    // what is private comes from the reader's hands alone: no page, link or history brings it
+    for (const item of spec.controls) if (item.private) start[item.name] = item.default;
     const values = { spec, css, site, ...start }, listeners = new Map();
     const names = spec.controls.map((control) => control.name);
+    const lasting = spec.controls.filter((item) => !item.private).map((item) => item.name);
     const model = {
-      id: mount.id, name: spec.name, start,
+      id: mount.id, name: spec.name, start, lasting, bare: spec.bare,
       get: (name) => values[name],
       set(name, value) {
         if (values[name] === value) return;
@@ -118,7 +127,7 @@
       off: (event, listener) => listeners.get(event)?.delete(listener),
       save_changes() {
         ask(model);
-        remember();
+        if (lasting.length) remember();
       },
       state: () => Object.fromEntries(names.map((name) => [name, values[name]])),
       adopt(state) {
@@ -146,7 +155,8 @@
   function fragment() {
     const parts = [];
     for (const model of models.values()) {
-      for (const [name, value] of Object.entries(model.state())) {
+      for (const name of model.lasting) {
+        const value = model.get(name);
         if (value !== model.start[name] && `${value}`.length <= 500) {
           parts.push(`${encodeURIComponent(`${model.id}.${name}`)}=${encodeURIComponent(value)}`);
         }
@@ -161,16 +171,17 @@
     if (hash && ![...models.keys()].some((id) => hash.includes(`${id}.`))) return; // an anchor
     const given = new URLSearchParams(hash);
     for (const model of models.values()) {
-      const state = { ...model.start };
+      const state = {};
       let named = false;
-      for (const name of Object.keys(state)) {
+      for (const name of model.lasting) {
+        state[name] = model.start[name];
         const value = given.get(`${model.id}.${name}`);
         if (value === null) continue;
         named = true;
         state[name] = typeof state[name] === "number" && /^-?\d{1,15}$/.test(value)
           ? Number(value) : value;
       }
-      const changed = JSON.stringify(state) !== JSON.stringify(model.state());
+      const changed = model.lasting.some((name) => state[name] !== model.get(name));
       if (changed) model.adopt(state); // hostile values are cleaned by Python, the answer brings them
       if (named || changed) ask(model);
     }
@@ -213,6 +224,7 @@
       place.className = "mxlab-live";
       mount.prepend(place);
       face.default.render({ model, el: place });
+      if (model.bare) for (const still of mount.getElementsByClassName("mxlab-static")) still.hidden = true;
       const wake = () => { if (!model.get("answer") && !model.get("dead")) ask(model); };
       mount.addEventListener("focusin", wake);
       mount.addEventListener("pointerdown", wake);
