@@ -13,7 +13,7 @@ import pytest
 from explorer_states import states
 
 from mxlab.explorers import EXPLORERS, answer
-from tools.site_assets import build, package_zip
+from tools.site_assets import build, compiled, package_zip
 
 ROOT = Path(__file__).parents[1]
 STATES = 200
@@ -28,11 +28,11 @@ def asked() -> dict[str, list[str]]:
 def answers(
     asked: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
-    """What Pyodide answers, of every explorer: two of them share the work."""
+    """What the page's bytecode answers in Pyodide, of every explorer: two share the work."""
     node = shutil.which("node")
     assert node and (ROOT / "node_modules" / "pyodide").is_dir(), "needs node and: npm ci"
     archive = tmp_path_factory.mktemp("zip") / "mxlab.zip"
-    archive.write_bytes(package_zip(ROOT / "mxlab"))
+    archive.write_bytes(compiled(package_zip(ROOT / "mxlab")))
 
     def ask(part: dict[str, list[str]]) -> dict[str, list[str]]:
         done = subprocess.run(
@@ -42,8 +42,10 @@ def answers(
             text=True,
             check=True,
         )
-        found: dict[str, list[str]] = json.loads(done.stdout)
-        return found
+        found = json.loads(done.stdout)
+        assert found["megabytes"] > 32, "a memory that had not grown proves less"
+        answered: dict[str, list[str]] = found["answers"]
+        return answered
 
     parts = [dict(list(asked.items())[i::2]) for i in range(2)]
     with ThreadPoolExecutor(2) as pool:
@@ -77,6 +79,11 @@ def test_the_zip_has_the_same_bytes_each_time_and_no_more_than_the_page_needs() 
 def test_the_assets_are_whole_and_name_their_folder_by_content(tmp_path: Path) -> None:
     folder = build(tmp_path / "vendor")
     assert build(tmp_path / "again") == folder
+    made = [(tmp_path / part / folder / "mxlab.zip").read_bytes() for part in ("vendor", "again")]
+    assert made[0] == made[1], "bytecode differs from one build to the next"
+    names = zipfile.ZipFile(BytesIO(made[0])).namelist()
+    assert "mxlab/explorers/will_it_run.pyc" in names
+    assert not [name for name in names if name.endswith(".py")]
     vendor = tmp_path / "vendor"
     boot = (vendor / "mxlab-boot.js").read_text()
     assert folder in boot and "HASH" not in boot and "PYODIDE/" not in boot
@@ -88,7 +95,7 @@ def test_the_assets_are_whole_and_name_their_folder_by_content(tmp_path: Path) -
     }
     assert {path.name for path in (vendor / folder).iterdir()} == {
         *("face.mjs", "controls.mjs", "dom.mjs", "panels.mjs", "takeaway.mjs", "worker.mjs"),
-        *("drawing.mjs", "numbers.mjs", "opener.mjs"),
+        *("drawing.mjs", "numbers.mjs", "opener.mjs", "snapshot.mjs"),
         *("face.css", "mxlab.zip"),
     }
     assert (vendor / "mathjax" / "tex-mml-chtml.js").stat().st_size > 10**6

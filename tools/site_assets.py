@@ -1,15 +1,17 @@
 """Put what the published site serves itself into book/_static/vendor, before jupyter-book runs.
 
-Python for the browser is a zip of the standard-library part of mxlab; it and the face lie in a
-folder named by the hash of their contents, so that any cache header is safe. Pyodide and MathJax
-come from node_modules (``npm ci``).
+Python for the browser is a zip of the standard-library part of mxlab, compiled; it and the face
+lie in a folder named by the hash of their contents, so that any cache header is safe. Pyodide and
+MathJax come from node_modules (``npm ci``).
 """
 
 import hashlib
 import io
 import json
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -32,7 +34,7 @@ LEFT_OUT = (
     "attention/",
     "bench/",
     "cli/",
-    "exercises/",
+    "exercises/puzzles.py",
     "explorers/static/",
     "explorers/figures.py",
     "explorers/widget.py",
@@ -59,6 +61,25 @@ def package_zip(package: Path) -> bytes:
     return buffer.getvalue()
 
 
+def compiled(sources: bytes) -> bytes:
+    """Return a zip of sources as one of bytecode for Pyodide's Python, made by it under Node."""
+    node = shutil.which("node")
+    if node is None:
+        raise SystemExit("site_assets: node is missing; npm ci and this need it")
+    with tempfile.TemporaryDirectory() as folder:
+        plain, made_there = Path(folder, "sources.zip"), Path(folder, "compiled.zip")
+        plain.write_bytes(sources)
+        script = ROOT / "tools" / "compile_zip.mjs"
+        subprocess.run([node, script, plain, made_there], check=True)
+        made = made_there.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(made)) as archive:
+        names = {name.replace(".pyc", ".py") for name in archive.namelist()}
+    with zipfile.ZipFile(io.BytesIO(sources)) as archive:
+        if names != {*archive.namelist()}:
+            raise SystemExit("site_assets: the compiled zip holds other modules than the sources")
+    return made
+
+
 def build(vendor: Path = VENDOR) -> str:
     """Write all assets; return the name of the hashed folder."""
     for needed in ("pyodide", "mathjax"):
@@ -68,11 +89,13 @@ def build(vendor: Path = VENDOR) -> str:
     files = {
         path.name: path.read_bytes() for path in sorted(STATIC.glob("*")) if path.suffix != ".js"
     }
-    files["mxlab.zip"] = package_zip(ROOT / "mxlab")
-    digest = hashlib.sha256(pyodide.encode())
+    sources = package_zip(ROOT / "mxlab")
+    digest = hashlib.sha256(pyodide.encode() + (ROOT / "tools/compile_zip.mjs").read_bytes())
+    digest.update(hashlib.sha256(sources).digest())
     for name in sorted(files):
         digest.update(name.encode() + hashlib.sha256(files[name]).digest())
     folder = f"mxlab-{digest.hexdigest()[:10]}"
+    files["mxlab.zip"] = compiled(sources)
 
     shutil.rmtree(vendor, ignore_errors=True)
     for name, data in files.items():

@@ -1,35 +1,16 @@
-// The page's one worker: Pyodide with mxlab. Messages in {id, name, state, picture}, out {ready: warm or cold},
-// {id, json}, {id, svg} or {fatal}. Started with #<folder of pyodide>; everything else lies beside this file.
+// The page's one worker: Pyodide with mxlab. Messages in {id, name, state, picture}, out
+// {ready: warm or cold}, {id, json}, {id, svg} or {fatal}. Started with #<folder of pyodide>;
+// everything else lies beside this file.
+
+import { makeRoom, recall, remember } from "./snapshot.mjs";
 
 const fatal = (error) => postMessage({ fatal: `${error?.message ?? error}`.slice(0, 300) });
 addEventListener("unhandledrejection", (event) => fatal(event.reason)); // Pyodide does not reject
 addEventListener("error", (event) => fatal(event.message));
 
 const here = new URL("./", import.meta.url);
-const indexURL = new URL(decodeURIComponent(location.hash.slice(1)), here).href;
 const SNAPSHOT = new URL("snapshot", here).href; // the folder's name holds the hash
-const CACHE = "mxlab-snapshots";
-
-/** The memory of an earlier start, or nothing: no Cache Storage on plain http or in private. */
-async function recall() {
-  try {
-    const found = await (await caches.open(CACHE)).match(SNAPSHOT);
-    return found && new Uint8Array(await found.arrayBuffer());
-  } catch {
-    return undefined;
-  }
-}
-
-/** Keep the memory for the next start; forget those of older builds of this site. */
-async function remember(memory) {
-  try {
-    const cache = await caches.open(CACHE), site = new URL("../", here).href;
-    for (const { url } of await cache.keys()) {
-      if (url.startsWith(site) && url !== SNAPSHOT) await cache.delete(url);
-    }
-    await cache.put(SNAPSHOT, new Response(memory));
-  } catch { /* the next start is a slow one */ }
-}
+const indexURL = new URL(decodeURIComponent(location.hash.slice(1)), here).href;
 
 async function start() {
   // throws at once where a CSP forbids wasm; Pyodide would wait for ever
@@ -38,10 +19,12 @@ async function start() {
     if (!reply.ok) throw new Error(`mxlab.zip: HTTP ${reply.status}`);
     return reply.arrayBuffer();
   }).then((bytes) => new Uint8Array(bytes));
-  const [{ loadPyodide }, memory] = await Promise.all([import(`${indexURL}pyodide.mjs`), recall()]);
+  const [{ loadPyodide }, memory] = await Promise.all([
+    import(`${indexURL}pyodide.mjs`), recall(SNAPSHOT)]);
   let python, made;
   if (memory) {
     try { // a snapshot holds memory, not files
+      makeRoom(memory.length);
       python = await loadPyodide({ indexURL, _loadSnapshot: memory });
       python.FS.writeFile("/mxlab.zip", await zip);
     } catch {
@@ -52,8 +35,9 @@ async function start() {
     python = await loadPyodide({ indexURL, _makeSnapshot: true });
     python.FS.writeFile("/mxlab.zip", await zip);
     python.runPython("import sys; sys.path.insert(0, '/mxlab.zip')\n"
-      + "from mxlab.explorers import EXPLORERS, explorer, picture\n"
-      + "for name in EXPLORERS: explorer(name)");
+      + "from importlib import import_module\n"
+      + "from mxlab.explorers import EXPLORERS, FAMILIES, picture\n"
+      + "for name in (*EXPLORERS, *FAMILIES.values()): import_module(f'mxlab.explorers.{name}')");
     try {
       made = python.makeMemorySnapshot(); // before any proxy exists
     } catch { /* a newer Pyodide without snapshots */ }
@@ -61,10 +45,15 @@ async function start() {
   const [answer, drawn] = python.runPython(
     "from mxlab.explorers import answer, drawn; [answer, drawn]");
   onmessage = ({ data }) => {
-    postMessage(data.picture ? { id: data.id, svg: drawn(data.name, data.state) }
-      : { id: data.id, json: answer(data.name, data.state) });
+    try {
+      postMessage(data.picture ? { id: data.id, svg: drawn(data.name, data.state) }
+        : { id: data.id, json: answer(data.name, data.state) });
+    } catch (error) { // Python itself broke, as a reader's own code can make it
+      fatal(error);
+      return;
+    }
     if (made) {
-      remember(made);
+      remember(SNAPSHOT, made);
       made = undefined;
     }
   };
