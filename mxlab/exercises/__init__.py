@@ -22,9 +22,11 @@ __all__ = ["CHAPTERS", "Exercise", "Mistake", "Verdict", "check", "exercise", "e
 #: the part of a name before its dot -> the module with those exercises
 CHAPTERS = {
     "0": "why_blocks",
+    "3": "which_scale",
     "4": "two_axes",
     "5": "scale_layout",
     "6": "gemm",
+    "7": "will_my_model_run",
     "8": "attention",
     "9": "cost",
     "p": "puzzles",
