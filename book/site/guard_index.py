@@ -36,8 +36,8 @@ def index() -> str:
         "",
         f"{len(rows)} checks that decide whether an MXFP8 or block-FP8 model runs, and places "
         "where none looks and the result is wrong or slow. Each has a page, headed by its exact "
-        "text with the numbers of an example. Search for the words of your error, or let "
-        "`mxlab explain` read it out of a log.",
+        "text with the numbers of an example. Search for the words of your error, or "
+        "[paste it, or a whole log](../what_does_this_error_mean.md), and it is found.",
         "",
         "## By system and message",
         "",

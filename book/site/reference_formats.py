@@ -4,7 +4,8 @@ from book.site.markdown import code, plain, table
 from mxlab.checkpoints.kinds import KINDS
 from mxlab.checkpoints.names import SCALES
 
-#: (format, recognised by, weight, scale, a model that has it); read from these files in 2026
+#: (format, recognised by, weight, scale, a model that has it): read from public copies of these
+#: models' config.json, and from the exporters and loaders that file_formats.md names
 FORMATS: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "native MXFP8",
