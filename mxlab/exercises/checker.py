@@ -164,11 +164,16 @@ def judge(exercise: Exercise, yours: object, tries: int) -> Verdict:
 
 
 def _no_try(exercise: Exercise, line: str, *yours: object) -> Verdict:
-    lines = (line, *(f"  yours: {_show(one)}, {_kind(plain(one))}" for one in yours))
+    lines = (line, *(f"  yours: {_show(one)}, {kind(plain(one))}" for one in yours))
     return Verdict(right=False, lines=lines, counts=False, name=exercise.name)
 
 
-def _kind(value: object) -> str:
+def kind(value: object) -> str:
+    """Return what a value is in a reader's words.
+
+    >>> kind(True), kind(2), kind((1, 2)), kind({})
+    ('True or False', 'a number', 'several values', 'a dict')
+    """
     for types, name in _KINDS:
         if isinstance(value, types):
             return name
@@ -189,8 +194,8 @@ def _value(exercise: Exercise, yours: object, tries: int) -> Verdict:
         return Verdict(right=True, lines=("Right.",), name=exercise.name)
     part = f" at {found.path}" if found.path else ""
     said = [m.says for m in exercise.mistakes if not difference(yours, m.spec(), exercise.close)]
-    wanted = _kind(plain(expected))
-    if not said and _kind(plain(yours)) != wanted:
+    wanted = kind(plain(expected))
+    if not said and kind(plain(yours)) != wanted:
         return _no_try(exercise, f"This exercise asks for {wanted}.", yours)
     return _wrong(exercise, tries, (f"  yours{part}: {_show(found.yours)}",), said[:1])
 

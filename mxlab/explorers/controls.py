@@ -127,7 +127,7 @@ class Answer(Text):
     def spec(self) -> dict[str, Any]:
         """Return the control as JSON for the face."""
         extra = {"limit": self.limit, "lines": self.lines, "counts": self.counts}
-        return _spec(self, "answer") | extra
+        return _spec(self, "checked") | extra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,23 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 from mxlab.errors import InputError
 from mxlab.exercises import exercise
-from mxlab.exercises.checker import Exercise, Verdict, judge
+from mxlab.exercises.checker import Exercise, Verdict, judge, kind
 from mxlab.explorers import question_code, question_literal
 from mxlab.explorers.controls import Answer, AnyControl, Int, State, command
 from mxlab.explorers.panels import View
 from mxlab.explorers.protocol import Explorer
 from mxlab.explorers.still import still
 
-_VALUE = "A number such as 1.5 or 0x7E, a word, True or False; several with commas between."
+_VALUES = {
+    "a number": "A number: 4.5, 0x7E, 2**-9 or 3 * 16 + 2.",
+    "True or False": "True or False.",
+    "a text": "A word.",
+    "several values": "Several values with commas between: True, 0x7E, rceil.",
+}
 _CODE = "Ctrl+Enter checks it. Your code runs in this page alone and is part of no link."
 _TO_TYPE = "Nothing to check yet: type your answer, then press Check."
 _TO_WRITE = "Nothing to check yet: write your code in place of the dots, then press Check."
@@ -64,6 +70,12 @@ def embedded(name: str) -> str:
     return still(explorer(name), {}, place if times == 1 else f"{place}-{times}")
 
 
+@cache
+def asked(name: str) -> str:
+    """Return what kind of value an exercise asks for, such as ``a number``."""
+    return kind(exercise(name).spec())
+
+
 def _controls(row: Exercise) -> tuple[AnyControl, ...]:
     code = row.cases is not None
     return (
@@ -71,7 +83,7 @@ def _controls(row: Exercise) -> tuple[AnyControl, ...]:
             name="yours",
             label="Your function" if code else "Your answer",
             default=f"def {row.call()}:\n    ..." if code else "",
-            help=_CODE if code else _VALUE,
+            help=_CODE if code else _VALUES[asked(row.name)],
             limit=(question_code.MOST if code else question_literal.MOST) + 1,
             lines=7 if code else 1,
             counts="tries",
@@ -101,7 +113,7 @@ def _view(row: Exercise, controls: tuple[AnyControl, ...], state: State, bare: s
     return View(
         status=status,
         sign={"passes": "\u2713", "warns": "\u2717", "unknown": "\u2026"}[status],
-        answer="\n".join(verdict.lines),
+        answer="\n".join(line.strip() for line in verdict.lines),
         panels=(),
         cli=command(f"question:{row.name}", () if code else controls, state),
         python=f'from mxlab.exercises import check\n\nprint(check("{row.name}", {yours}))',
@@ -123,7 +135,7 @@ def _verdict(row: Exercise, text: str, tries: int) -> Verdict:
 def _value(row: Exercise, text: str) -> object:
     """Return the answer; 4,608 is one number where one number is asked for."""
     grouped = question_literal.whole(text)
-    if grouped is not None and isinstance(row.spec(), int | float):
+    if grouped is not None and asked(row.name) == "a number":
         return grouped
     return question_literal.literal(text)
 

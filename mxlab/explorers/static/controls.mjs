@@ -23,7 +23,7 @@ function control(spec, send, uid, get) {
     show = part.show;
     return { node: h("fieldset", { class: "control numbers" }, h("legend", {}, spec.label),
       ...part.fields, note), show };
-  } else if (spec.kind === "answer") {
+  } else if (spec.kind === "checked") {
     ({ fields, show } = answer(spec, common, get, send));
   } else if (spec.kind === "text" && spec.lines === 1) {
     const line = h("input", { ...common, type: "text", maxlength: spec.limit, spellcheck: "false",

@@ -49,7 +49,7 @@ async function start() {
       postMessage(data.picture ? { id: data.id, svg: drawn(data.name, data.state) }
         : { id: data.id, json: answer(data.name, data.state) });
     } catch (error) { // Python itself broke, as a reader's own code can make it
-      fatal(error);
+      fatal(`${error?.message ?? error}`.trim().split("\n").pop());
       return;
     }
     if (made) {
