@@ -1,8 +1,6 @@
 """The checker, and every exercise of the book: solutions pass, classic mistakes are named."""
 
-import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,37 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from notebook_solutions import solutions
 
 from mxlab import InputError, exercises
 from mxlab.exercises import CHAPTERS, Exercise, Mistake, check
 from mxlab.exercises.checker import difference, judge
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 ALL = [row for chapter in CHAPTERS for row in exercises.exercises(chapter).values()]
-DETAILS = re.compile(r"<details>.*?</details>", re.S)
 
 
 @pytest.fixture(autouse=True)
 def _no_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercises, "_tries", {})
-
-
-def _cells(path: Path) -> list[dict[str, Any]]:
-    return list(json.loads(path.read_text(encoding="utf-8"))["cells"])
-
-
-def _solutions() -> dict[str, str]:
-    """Exercise -> the solution's code that follows its cell in the notebooks."""
-    found, name = {}, ""
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        for cell in _cells(path):
-            source = "".join(cell["source"])
-            for folded in DETAILS.findall(source) if cell["cell_type"] == "markdown" else ():
-                if code := re.search(r"```python\n(.*?)```", folded, re.S):
-                    found[name] = code.group(1)
-            if asked := re.search(r'check\("([\w.]+)", (\w+)\)', source):
-                name = asked.group(1)
-    return found
 
 
 def _exercise(**parts: Any) -> Exercise:
@@ -134,7 +113,7 @@ IN_PROCESS = [row for row in ALL if not row.name.startswith("p.")]
 
 @pytest.mark.parametrize("row", IN_PROCESS, ids=lambda row: row.name)
 def test_the_solution_in_the_notebook_is_right(row: Exercise) -> None:
-    solution = _solutions().get(row.name)
+    solution = solutions().get(row.name)
     assert solution, f"no notebook has a solution of {row.name}"
     space: dict[str, Any] = {}
     exec(solution, space)
@@ -150,7 +129,7 @@ def test_the_puzzles_solutions_are_right(tmp_path: Path) -> None:
     lines = ["from mxlab.exercises import check"]
     for name in names:
         module = name.replace(".", "_")
-        (tmp_path / f"{module}.py").write_text(_solutions()[name], encoding="utf-8")
+        (tmp_path / f"{module}.py").write_text(solutions()[name], encoding="utf-8")
         lines += [f"import {module}", f"made = list(vars({module}).values())[-1]"]
         lines += [f"print({name!r}, check({name!r}, made))"]
     quiet = {"TRITON_INTERPRET": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
@@ -195,3 +174,46 @@ def test_the_prologues_byte_is_the_kernels() -> None:
     blocks[:, 0] = words
     spec = exercises.exercise("8.3").spec
     assert [spec(float(x)) for x in widen(words)] == scale_bytes(blocks).tolist()
+
+
+def test_another_kind_of_answer_is_told_and_is_no_try() -> None:
+    assert (
+        str(check("5.1", "row 5")) == "This exercise asks for a number.\n  yours: 'row 5', a text"
+    )
+    assert "Hint" not in str(check("5.1", 1)), "the text was no try"
+    for yours in (True, [1569], {1: 2}, print, object()):
+        verdict = check("5.1", yours)
+        assert not verdict.right and not verdict.counts
+    wrong = Mistake(spec=lambda: (1, 2), says="one at a time")
+    assert "one at a time" in str(judge(_exercise(mistakes=(wrong,)), (1, 2), 0))
+
+
+def test_an_answer_that_misbehaves_gets_a_verdict() -> None:
+    def leave(*_: object) -> object:
+        raise SystemExit(3)
+
+    class Silent:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    row = _exercise(spec=lambda n: n, cases=lambda: ((1,), (2,)))
+    assert "yours raises SystemExit: '3'" in str(judge(row, leave, 0))
+    assert "yours: <Silent that cannot be written>" in str(judge(row, lambda n: Silent(), 0))
+    with pytest.raises(KeyboardInterrupt):
+        judge(row, lambda n: (_ for _ in ()).throw(KeyboardInterrupt), 0)
+
+
+def test_a_function_that_changes_what_it_is_given_is_judged_on_what_it_was_given() -> None:
+    row = _exercise(spec=sorted, cases=lambda: (([2, 1],), ([3, 1, 2],)))
+    assert judge(row, lambda values: values.sort() or values, 0).right
+    said = str(judge(row, lambda values: values.reverse() or values, 0))
+    assert "(([3, 1, 2])" in said.replace("<lambda>", "(") and "yours at [0]: 2" in said
+
+
+def test_every_function_is_asked_for_by_its_name_and_parameters() -> None:
+    for row in ALL:
+        if row.cases and not row.needs:
+            name, _, parameters = row.call().partition("(")
+            assert name.isidentifier() and f"{name}(" in row.asks
+            assert parameters.count(",") + 1 == len(next(iter(row.cases())))
+    assert _exercise(spec=lambda a, b: a).call() == "answer(a, b)"
