@@ -21,7 +21,7 @@ _INDEX = {"index_qkv_proj": ("index_q_proj", "index_k_proj")}
 #: family -> fused linears that SGLang's model class has taken apart before the ignore list is asked
 #: (packed_modules_mapping), besides those of every model; sglang 0.5.23, srt/models/
 PACKED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k25"), _QKV_A),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k25", "longcat_flash"), _QKV_A),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), _DELTA),
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl"), _INDEX),
 }

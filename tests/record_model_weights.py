@@ -54,10 +54,10 @@ def widths(model: Any, left_out: tuple[str, ...]) -> dict[str, int]:
     found: Counter[int] = Counter()
     for name, weight in model.named_parameters():
         owner = model.get_submodule(name.rsplit(".", 1)[0])
-        skipped = (*left_out, "conv", "position", "patch_embed", "bias")
+        skipped = (*left_out, "position", "patch_embed", "bias", "A_log")
         if id(weight) in embeddings or weight.ndim not in (2, 3):
             continue
-        if any(word in name for word in skipped):
+        if any(word in name for word in skipped) or ("conv" in name and weight.ndim == 3):
             continue
         experts = 1 if weight.ndim == 2 else weight.shape[0]
         n, k = weight.shape[-2:]

@@ -61,10 +61,10 @@ def test_every_family_is_checked() -> None:
     configs = [read_config(DATA / "models" / f"{name}.json") for name in REAL]
     configs += [case["config"] for case in SMALL.values()]
     checked = {shapes(config).family for config in configs}
-    assert len(REAL) == 44 and len(SMALL) == 86
+    assert len(REAL) == 44 and len(SMALL) == 130
     assert {family.name for family in families()} - checked == UNCHECKED
 
 
 def test_no_name_selects_two_families() -> None:
     names = [n for family in families() for n in (*family.architectures, *family.model_types)]
-    assert len(names) == len(set(names)) > 130
+    assert len(names) == len(set(names)) > 190

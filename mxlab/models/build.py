@@ -17,6 +17,7 @@ _SPELLINGS = {
     "num_experts": ("num_local_experts", "n_routed_experts"),
     "n_routed_experts": ("num_local_experts",),
     "num_local_experts": ("num_experts",),
+    "head_dim": ("attention_head_dim",),
 }
 
 

@@ -23,6 +23,7 @@ _PREFIXES = (
     "",
     "model.",
     "transformer.",
+    "backbone.",
     "language_model.",
     "language_model.model.",
     "model.language_model.",

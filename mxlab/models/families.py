@@ -21,6 +21,9 @@ _TABLES: tuple[tuple[str, str], ...] = (
     ("families_dense_more", "DENSE_MORE"),
     ("families_moe_more", "MOE_MORE"),
     ("families_gemma", "GEMMA"),
+    ("families_hybrid_more", "HYBRID_MORE"),
+    ("families_moe_new", "MOE_NEW"),
+    ("families_dense_old", "DENSE_OLD"),
     ("families_encoders", "ENCODERS"),
 )
 

@@ -4,7 +4,9 @@ from mxlab.models.attention import Gqa
 from mxlab.models.build import Build
 from mxlab.models.family import Family
 from mxlab.models.layer_sets import every
+from mxlab.models.mla import Mla
 from mxlab.models.mlp import DenseMlp
+from mxlab.models.per_layer import HUNYUAN_GQA, HunyuanLayers
 
 _DERIVED = Gqa(derive_head_dim=True, layers=every)
 _GATED = DenseMlp()
@@ -48,9 +50,35 @@ DENSE_MORE: tuple[Family, ...] = (
     _like_llama("seed_oss", "SeedOssForCausalLM"),
     _like_llama("smollm3", "SmolLM3ForCausalLM", tied=True),
     _like_llama("vaultgemma", "VaultGemmaForCausalLM", tied=True),
+    _like_llama("bitnet", "BitNetForCausalLM"),
+    _like_llama("diffllama", "DiffLlamaForCausalLM"),
+    _like_llama("granite_swa", "GraniteSWAForCausalLM"),
+    _like_llama("ministral", "MinistralForCausalLM"),
     _like_llama("apertus", "ApertusForCausalLM", gated=False),
+    _like_llama("apertus1p5_text", "Apertus1p5TextForCausalLM", gated=False),
+    _like_llama("jais2", "Jais2ForCausalLM", gated=False),
     _like_llama("arcee", "ArceeForCausalLM", gated=False),
     _like_llama("nemotron", "NemotronForCausalLM", gated=False),
+    Family(
+        name="hunyuan_v1_dense",
+        architectures=("HunYuanDenseV1ForCausalLM",),
+        model_types=("hunyuan_v1_dense",),
+        parts=(HunyuanLayers(gqa=HUNYUAN_GQA), _GATED),
+    ),
+    Family(
+        name="youtu",
+        architectures=("YoutuForCausalLM",),
+        model_types=("youtu",),
+        parts=(Mla(), _GATED),
+        tied=True,
+    ),
+    Family(
+        name="minicpm3",
+        architectures=("MiniCPM3ForCausalLM",),
+        model_types=("minicpm3",),
+        parts=(Mla(), _GATED),
+        tied=True,
+    ),
     Family(
         name="opt",
         architectures=("OPTForCausalLM",),

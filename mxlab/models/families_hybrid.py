@@ -25,7 +25,8 @@ _EXPERTS = Experts(
 QWEN3_5_PARTS = (_GATED_ATTENTION, GatedDeltaNet(), DenseMlp())
 QWEN3_5_MOE_PARTS = (_GATED_ATTENTION, GatedDeltaNet(), _EXPERTS)
 
-_MAMBA_KEYS = {
+#: the names of Mamba-2's sizes in Bamba, Falcon-H1, Granite-4 and Zamba2
+MAMBA_KEYS = {
     "mamba_num_heads": "mamba_n_heads",
     "mamba_head_dim": "mamba_d_head",
     "n_groups": "mamba_n_groups",
@@ -104,7 +105,7 @@ HYBRID: tuple[Family, ...] = (
             Mamba2(module="mamba", layers=by_mixer("mamba")),
             DenseMlp(module="feed_forward"),
         ),
-        keys=_MAMBA_KEYS,
+        keys=MAMBA_KEYS,
         notes=("SGLang 0.5.23 has no Bamba model; module names are the checkpoint's",),
     ),
     Family(
@@ -117,7 +118,7 @@ HYBRID: tuple[Family, ...] = (
             Mamba2(module="mamba", layers=every),
             DenseMlp(module="feed_forward"),
         ),
-        keys=_MAMBA_KEYS,
+        keys=MAMBA_KEYS,
     ),
     Family(
         name="granitemoehybrid",
@@ -142,9 +143,10 @@ HYBRID: tuple[Family, ...] = (
                 down_sources=("shared_mlp.output_linear",),
                 module="shared_mlp",
                 width="shared_intermediate_size",
+                optional=True,
             ),
         ),
-        keys=_MAMBA_KEYS,
+        keys=MAMBA_KEYS,
         notes=("SGLang names the Mamba module mixer; here it has the checkpoint's name",),
     ),
 )

@@ -18,6 +18,7 @@ class Mla:
     layers: LayerRule = every
     indexer: bool = False  # the architecture reads index_topk
     indexed: LayerRule = indexed  # the layers with an indexer of their own
+    module: str = "self_attn"
     gate: bool = False  # a gate as wide as the values multiplies what attention gives
 
     def lay_out(self, build: Build) -> KvCache | None:
@@ -30,7 +31,7 @@ class Mla:
             build.lacks("q_lora_rank")
         q_lora = config.whole("q_lora_rank")
         indices = self.layers(build)
-        at = f"{build.block}self_attn."
+        at = f"{build.block}{self.module}."
 
         def by_head(name: str, width: int, k: int) -> None:
             build.add(

@@ -19,6 +19,8 @@ class DenseMlp:
     width: str = "intermediate_size"
     gated: bool = True
     four_hidden: bool = False  # 4 * hidden_size when absent
+    halved: bool = False  # the key counts gate and up together
+    optional: bool = False  # none where the width is 0 or absent
     layers: LayerRule = every
 
     def lay_out(self, build: Build) -> None:
@@ -27,12 +29,17 @@ class DenseMlp:
         if not indices:
             return
         hidden = build.hidden
-        width = build.optional(self.width)
+        width = build.optional(self.width, int(not self.optional))
+        if self.optional and not width:
+            return
         if width is None and self.four_hidden:
             width = 4 * hidden
             build.derive(f"{build.key(self.width)} = 4 * hidden_size = {width}")
         if width is None:
             width = build.size(self.width)
+        if self.halved:
+            width //= 2
+            build.derive(f"width of the MLP = {build.key(self.width)} / 2 = {width}")
         lay_out_mlp(
             build,
             (self.up, self.down),
@@ -100,6 +107,7 @@ class Experts:
     latent: str | None = None
     experts_at: str = "experts"
     shared_times: bool = False  # shared_width is that of one of n_shared_experts
+    idle: str = ""  # key of the experts without weights that the router chooses among too
 
     def lay_out(self, build: Build) -> None:
         """Add the rows."""
@@ -141,7 +149,7 @@ class Experts:
         self._lay_out_shared(build, width, indices)
         build.replicated(
             "router",
-            (experts,),
+            (experts + (build.size(self.idle, 0) if self.idle else 0),),
             hidden,
             sources=(self.router,),
             path=at + self.router,

@@ -1,4 +1,4 @@
-"""Linear attention: the gated delta net of Qwen3.5 and Qwen3-Next, and Mamba-2."""
+"""Recurrent layers: the gated delta net of Qwen3.5 and Qwen3-Next, Mamba-2, RecurrentGemma's."""
 
 from dataclasses import dataclass
 
@@ -107,3 +107,23 @@ class Mamba2:
                 f"{self.module}.in_proj: n_groups = 1 is copied to {build.attn_tp} ranks; "
                 "SGLang refuses that for quantised models"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearRecurrence:
+    """RecurrentGemma's block: two linears into ``lru_width``, one back."""
+
+    layers: LayerRule
+
+    def lay_out(self, build: Build) -> None:
+        """Add the rows."""
+        hidden, indices = build.hidden, self.layers(build)
+        width = build.optional("lru_width")
+        if width is None:
+            build.derive(f"lru_width = hidden_size = {hidden}")
+            width = hidden
+        at, member = f"{build.block}temporal_block.", ("lru_width", width)
+        for name in ("linear_y", "linear_x"):
+            build.column(name, [member], hidden, sources=(name,), path=at + name, indices=indices)
+        name = "linear_out"
+        build.row(name, hidden, member, sources=(name,), path=at + name, indices=indices)

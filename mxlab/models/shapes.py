@@ -90,10 +90,11 @@ def _check_ranks(tp: int, **sizes: int) -> None:
 
 def _tied(config: Section, decoder: Section, default: bool) -> bool:
     """Tell whether the output head is the embedding; the outer config decides where it says so."""
-    for section in (config, decoder):
-        written = section.flag("tie_word_embeddings")
-        if written is not None:
-            return written
+    for key in ("tie_word_embeddings", "tie_embedding"):  # the latter is LFM2's
+        for section in (config, decoder):
+            written = section.flag(key)
+            if written is not None:
+                return written
     return default
 
 

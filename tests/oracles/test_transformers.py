@@ -39,7 +39,15 @@ REAL = (
     "whisper-tiny",
 )
 #: what rows say that they leave out, by the last parts of their names
-LEFT_OUT = ("projector", "vision_adapter", "classifier", "pooler", "merging_layer", "vision_model")
+LEFT_OUT = (
+    "projector",
+    "vision_adapter",
+    "classifier",
+    "pooler",
+    "merging_layer",
+    "vision_model",
+    "adapter_list",
+)
 #: the class is another than the config's, with other names for the tower's weights
 OTHER_NAMES = {"Kimi-K2.5"}
 
