@@ -15,7 +15,7 @@ from mxlab import dequantize, quantize
 from mxlab.block import quantize_block
 from mxlab.cli import main
 from mxlab.explorers import answer, explorer
-from mxlab.explorers.blocks import bell, magnitudes, quick_block
+from mxlab.explorers.blocks import bell, magnitudes, quick_blocks
 from mxlab.explorers.controls import Choice
 from mxlab.explorers.picture import picture
 from mxlab.explorers.two_axes_matrix import matrix
@@ -85,13 +85,15 @@ def test_quick_blocks_are_the_blocks_of_the_library() -> None:
             for _ in range(32)
         ]
         block[turn % 32] = chance.choice((0.0, 450.0, 2.0**-126, 2.0**-149, 3e38, 1.75))
-        byte, elements = quick_block(block, fmt, rule)
+        (byte,), elements = quick_blocks(block, fmt, rule)
         expected = quantize_block(block, fmt, rule)
         assert byte == expected.scale_byte
         assert [e * scale_value(byte) for e in elements] == list(expected.decoded)
         seen.add(expected.saturated > 0)
     assert seen == {True, False}
-    assert quick_block([0.0] * 32, E4M3, RULES["rceil"]) == (0, [0.0] * 32)
+    ones, none = [1.0] * 32, [0.0] * 32
+    bytes_, elements = quick_blocks([*none, *ones, 2.0], E4M3, RULES["rceil"])
+    assert bytes_ == [0, 119, 120] and elements == [*none, *[256.0] * 33]
 
 
 def test_the_values_are_float32_and_bell_shaped() -> None:

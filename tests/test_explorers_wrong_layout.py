@@ -74,6 +74,24 @@ def test_the_weight_is_a_weight() -> None:
     assert small.codes(3, 2) == codes[:3, :64].tolist()
 
 
+def test_a_row_that_grew_is_the_row_made_at_once() -> None:
+    def everything() -> object:
+        row = small._row(7, 9)
+        return small.codes(8, 9), row.bytes[:9], row.products[:9], small.activations(9)
+
+    def forget() -> None:
+        small._token.cache_clear()
+        small._weight.cache_clear()
+
+    forget()
+    for blocks in (3, 1, 4, 9):
+        small._row(7, blocks)
+    grown = everything()
+    assert small._row(7, 3).bytes == small._row(7, 9).bytes and len(small._row(7, 3).bytes) == 9
+    forget()
+    assert everything() == grown
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_every_number_is_numpys(seed: int) -> None:
     state = random_state(seed)

@@ -6,7 +6,7 @@ from mxlab.explorers.controls import Choice, Int, State, command
 from mxlab.explorers.one_byte_line import shown
 from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
 from mxlab.explorers.protocol import Explorer
-from mxlab.explorers.two_axes_matrix import Both, error
+from mxlab.explorers.two_axes_matrix import Both
 from mxlab.explorers.two_axes_matrix import both as both_axes
 from mxlab.formats import ELEMENT_FORMATS
 from mxlab.scale import RULES, scale_value
@@ -176,10 +176,7 @@ def _tiles(both: Both, chosen: int) -> Grid:
     for row in range(down):
         line = []
         for column in range(across):
-            pair = [
-                error(both.values, part.decoded, row * BLOCK, column * BLOCK, BLOCK)
-                for part in (both.rows, both.columns)
-            ]
+            pair = both.tile_errors(row * BLOCK, column * BLOCK, BLOCK)
             text = f"{_percent(pair[0])} / {_percent(pair[1])}"
             line.append((text, _nearer(*pair), row * across + column))
         cells.append(line)

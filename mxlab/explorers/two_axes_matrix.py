@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from math import fsum
+from operator import mul, ne, sub, truediv
 
 from mxlab.block import BLOCK
-from mxlab.explorers.blocks import bell, quick_block
+from mxlab.explorers.blocks import bell, quick_blocks
 from mxlab.formats import ELEMENT_FORMATS
 from mxlab.scale import RULES, scale_value
 
@@ -56,6 +58,7 @@ class Both:
 
     ``errors`` and ``flushed`` are of these three; ``codes`` and ``parted`` count the elements and
     the decoded values that differ between the first two, ``farthest`` is where they do most.
+    ``shares`` are |error| / |value| of these two, value by value, 0 where the value is 0.
     """
 
     values: Matrix
@@ -66,26 +69,25 @@ class Both:
     codes: int
     parted: int
     farthest: tuple[int, int]
+    shares: tuple[Matrix, Matrix]
+
+    def tile_errors(self, top: int, left: int, size: int) -> tuple[float, float]:
+        """Return the mean of |error| / |value| by rows and by columns in one square."""
+        rows, span = slice(top, top + size), slice(left, left + size)
+        zeros = sum(line[span].count(0.0) for line in self.values[rows])
+        one, other = ([line[span] for line in part[rows]] for part in self.shares)
+        return _mean(one, zeros), _mean(other, zeros)
 
 
 def _by_rows(lines: Sequence[Sequence[float]], fmt: str, rule: str) -> Answer:
-    bytes_, codes, decoded = [], [], []
+    bytes_, held, decoded = [], [], []
     for line in lines:
-        mine: list[int] = []
-        held: list[float] = []
-        back: list[float] = []
-        for start in range(0, len(line), BLOCK):
-            byte, elements = quick_block(
-                line[start : start + BLOCK], ELEMENT_FORMATS[fmt], RULES[rule]
-            )
-            scale = scale_value(byte)
-            mine.append(byte)
-            held += elements
-            back += [element * scale for element in elements]
+        mine, elements = quick_blocks(line, ELEMENT_FORMATS[fmt], RULES[rule])
+        scales = chain.from_iterable(repeat(scale_value(byte), BLOCK) for byte in mine)
         bytes_.append(mine)
-        codes.append(held)
-        decoded.append(back)
-    return Answer(bytes_, codes, decoded)
+        held.append(elements)
+        decoded.append(list(map(mul, elements, scales)))
+    return Answer(bytes_, held, decoded)
 
 
 def _by_columns(lines: Matrix, fmt: str, rule: str) -> Answer:
@@ -105,42 +107,44 @@ def both(
     values = matrix(pattern, rows, columns, seed, strength, at)
     first, second = _by_rows(values, fmt, rule), _by_columns(values, fmt, rule)
     again = _by_columns(first.decoded, fmt, rule).decoded
-    apart = [
-        abs(a - b)
-        for one, other in zip(first.decoded, second.decoded, strict=True)
-        for a, b in zip(one, other, strict=True)
-    ]
+    pairs = list(zip(first.decoded, second.decoded, strict=True))
+    apart = [gap for one, other in pairs for gap in map(abs, map(sub, one, other))]
+    zeros = sum(line.count(0.0) for line in values)
+    lost = [_shares(values, part) for part in (first.decoded, second.decoded, again)]
+    by_rows, by_columns, twice = (_mean(part, zeros) for part in lost)
+    gone = [_zeros(part) - zeros for part in (first.decoded, second.decoded, again)]
     return Both(
         values,
         first,
         second,
-        (error(values, first.decoded), error(values, second.decoded), error(values, again)),
-        (_zeros(values, first.decoded), _zeros(values, second.decoded), _zeros(values, again)),
-        sum(
-            a != b
-            for one, other in zip(first.elements, second.elements, strict=True)
-            for a, b in zip(one, other, strict=True)
-        ),
+        (by_rows, by_columns, twice),
+        (gone[0], gone[1], gone[2]),
+        sum(sum(map(ne, *lines)) for lines in zip(first.elements, second.elements, strict=True)),
         len(apart) - apart.count(0.0),
         divmod(apart.index(max(apart)), columns),
+        (lost[0], lost[1]),
     )
 
 
-def _zeros(values: Matrix, decoded: Matrix) -> int:
-    """Return how many values became 0; those that were 0 stay so."""
-    return sum(line.count(0.0) for line in decoded) - sum(line.count(0.0) for line in values)
+def _zeros(decoded: Matrix) -> int:
+    return sum(line.count(0.0) for line in decoded)
 
 
-def error(values: Matrix, decoded: Matrix, top: int = 0, left: int = 0, size: int = 0) -> float:
-    """Return the mean of |error| / |value| over the values that are not 0, of all or one square.
+def _shares(values: Matrix, decoded: Matrix) -> Matrix:
+    made = []
+    for given, back in zip(values, decoded, strict=True):
+        if 0.0 in given:
+            made.append([a and abs(b - a) / abs(a) for a, b in zip(given, back, strict=True)])
+        else:
+            made.append(list(map(truediv, map(abs, map(sub, back, given)), map(abs, given))))
+    return made
+
+
+def _mean(shares: Matrix, zeros: int) -> float:
+    """Return the mean over the values that are not 0.
 
     Each value counts alike: in a sum of squares the outliers would drown all others.
     """
-    ends = (top + size, left + size) if size else (len(values), len(values[0]))
-    shares = [
-        abs(b - a) / abs(a)
-        for given, back in zip(values[top : ends[0]], decoded[top : ends[0]], strict=True)
-        for a, b in zip(given[left : ends[1]], back[left : ends[1]], strict=True)
-        if a
-    ]
-    return fsum(shares) / len(shares) if shares else 0.0  # fsum: the same in every Python
+    count = len(shares) * len(shares[0]) - zeros
+    total = fsum(chain.from_iterable(shares))  # the same in every Python
+    return total / count if count else 0.0

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import fsum, ldexp, sqrt
+from math import fsum, sqrt
 from operator import mul
 from random import Random
 
 from mxlab.block import BLOCK
 from mxlab.codec import encode
-from mxlab.explorers.blocks import bell, quick_block
+from mxlab.explorers.blocks import bell, quick_blocks
 from mxlab.formats import E4M3
 from mxlab.layout import ScaleLayout
 from mxlab.scale import RULES, scale_value
@@ -21,35 +21,42 @@ OWN, EQUAL, WRONG, BEYOND = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """A block of the weight: its byte, its elements, and their product with each token."""
+class _Row:
+    """A row of numbers, quantised, as long as it was needed so far; ``more`` are those to come.
 
-    byte: int
-    elements: tuple[float, ...]
-    products: tuple[float, ...]
+    ``products`` are, for each block of 32, those of its elements with each token.
+    """
+
+    more: Random
+    bytes: list[int]
+    elements: list[float]
+    products: list[tuple[float, ...]]
 
 
 @lru_cache(maxsize=TOKENS)
-def _token(m: int, blocks: int) -> list[float]:
-    """Return one token's activations, quantised and decoded, of ``blocks`` blocks."""
-    values = bell(9_000 + m, blocks * BLOCK)
-    decoded: list[float] = []
-    for start in range(0, len(values), BLOCK):
-        byte, elements = quick_block(values[start : start + BLOCK], E4M3, _RULE)
-        decoded += [element * scale_value(byte) for element in elements]
-    return decoded
+def _token(m: int) -> tuple[_Row, list[float]]:
+    """Return one token's activations, and the list of what they say."""
+    return _Row(Random(9_000 + m), [], [], []), []
 
 
-@lru_cache(maxsize=512)  # one more output costs one more row
-def _row(n: int, blocks: int) -> tuple[_Block, ...]:
-    values, tokens = bell(n, blocks * BLOCK), activations(blocks)
-    made = []
-    for start in range(0, len(values), BLOCK):
-        byte, elements = quick_block(values[start : start + BLOCK], E4M3, _RULE)
-        end = start + BLOCK  # a sum of 32 products takes 41 bits: exact in any order
-        products = tuple(sum(map(mul, elements, token[start:end])) for token in tokens)
-        made.append(_Block(byte, tuple(elements), products))
-    return tuple(made)
+@lru_cache(maxsize=256)  # of the most outputs; one more costs one more row
+def _weight(n: int) -> _Row:
+    return _Row(Random(n), [], [], [])
+
+
+def _grow(row: _Row, blocks: int) -> None:
+    """Make a row at least as long as asked for."""
+    held = len(row.bytes)
+    if held >= blocks:
+        return
+    try:
+        bytes_, elements = quick_blocks(bell(row.more, (blocks - held) * BLOCK), E4M3, _RULE)
+        row.bytes.extend(bytes_)
+        row.elements.extend(elements)
+    except BaseException:  # interrupted: what comes next in the row would be something else
+        _token.cache_clear()
+        _weight.cache_clear()
+        raise
 
 
 def activations(blocks: int) -> list[list[float]]:
@@ -58,7 +65,30 @@ def activations(blocks: int) -> list[list[float]]:
     >>> len(activations(2)), len(activations(2)[0])
     (4, 64)
     """
-    return [_token(m, blocks) for m in range(TOKENS)]
+    made = []
+    for m in range(TOKENS):
+        row, decoded = _token(m)
+        _grow(row, blocks)
+        for b in range(len(decoded) // BLOCK, blocks):
+            scale = scale_value(row.bytes[b])
+            decoded += [element * scale for element in row.elements[b * BLOCK : (b + 1) * BLOCK]]
+        made.append(decoded[: blocks * BLOCK])
+    return made
+
+
+def _row(n: int, blocks: int) -> _Row:
+    """Return a row of the weight of at least ``blocks`` blocks."""
+    row = _weight(n)
+    _grow(row, blocks)
+    held = len(row.products)
+    if held < blocks:
+        tokens = activations(blocks)
+        for start in range(held * BLOCK, blocks * BLOCK, BLOCK):
+            part = row.elements[start : start + BLOCK]
+            row.products.append(  # a sum of 32 products takes 41 bits: exact in any order
+                tuple(sum(map(mul, part, token[start : start + BLOCK])) for token in tokens)
+            )
+    return row
 
 
 def codes(n: int, blocks: int) -> list[list[int]]:
@@ -67,9 +97,9 @@ def codes(n: int, blocks: int) -> list[list[int]]:
     >>> len(codes(3, 1)), len(codes(3, 1)[0])
     (3, 32)
     """
-    code = {value: encode(value, E4M3).code for row in range(n) for block in _row(row, blocks)
-            for value in block.elements}  # fmt: skip
-    return [[code[v] for block in _row(row, blocks) for v in block.elements] for row in range(n)]
+    rows = [_row(row, blocks).elements[: blocks * BLOCK] for row in range(n)]
+    code = {value: encode(value, E4M3).code for row in rows for value in row}
+    return [[code[value] for value in row] for row in rows]
 
 
 def scales(pattern: str, spread: int, n: int, blocks: int) -> list[list[int]]:
@@ -83,7 +113,7 @@ def scales(pattern: str, spread: int, n: int, blocks: int) -> list[list[int]]:
     """
     if pattern == "same":
         return [[_SAME] * blocks for _ in range(n)]
-    natural = [[block.byte for block in _row(row, blocks)] for row in range(n)]
+    natural = [_row(row, blocks).bytes[:blocks] for row in range(n)]
     if pattern == "natural":
         return natural
     step = {"rows": (1, 0), "columns": (0, 1), "blocks": (blocks, 1)}[pattern]
@@ -106,10 +136,17 @@ def stored(right: list[list[int]], found: ScaleLayout) -> list[int]:
     """
     rows, cols = len(right), len(right[0])
     buffer = [0] * found.nbytes(rows, cols)
-    for r, row in enumerate(right):
-        for c, byte in enumerate(row):
-            buffer[found.at(r, c, rows, cols)] = byte
+    for row, places in zip(right, _offsets(found, rows, cols), strict=True):
+        for byte, at in zip(row, places, strict=True):
+            buffer[at] = byte
     return buffer
+
+
+def _offsets(found: ScaleLayout, rows: int, cols: int) -> list[list[int]]:
+    """Return where each scale lies: what the row adds and what the column adds."""
+    across = [found.at(0, c, rows, cols) for c in range(cols)]
+    down = [found.at(r, 0, rows, cols) for r in range(rows)]
+    return [[start + step for step in across] for start in down]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +180,11 @@ def misread(
     buffer = stored(right, actual)
     read: list[list[int | None]] = []
     fates = []
-    for r, row in enumerate(right):
+    places = zip(right, _offsets(read_as, n, blocks), _offsets(actual, n, blocks), strict=True)
+    for row, ours, theirs in places:
         got: list[int | None] = []
         fate = []
-        for c, byte in enumerate(row):
-            at = read_as.at(r, c, n, blocks)
+        for byte, at, own in zip(row, ours, theirs, strict=True):
             found = buffer[at] if at < len(buffer) else None
             got.append(found)
             if found is None:
@@ -155,7 +192,7 @@ def misread(
             elif found != byte:
                 fate.append(WRONG)
             else:
-                fate.append(OWN if at == actual.at(r, c, n, blocks) else EQUAL)
+                fate.append(OWN if at == own else EQUAL)
         read.append(got)
         fates.append(fate)
     errors, product = _errors(right, read, fates, blocks)
@@ -188,7 +225,6 @@ def _errors(
 
 def _outputs(n: int, blocks: int, bytes_: list[int]) -> list[float]:
     """Return one output for each token: the blocks' products, each times its scale."""
-    row = _row(n, blocks)
-    powers = [ldexp(1.0, byte - 127) for byte in bytes_]
-    return [fsum(block.products[m] * power for block, power in zip(row, powers, strict=True))
-            for m in range(TOKENS)]  # fmt: skip
+    powers = [2.0 ** (byte - 127) for byte in bytes_]
+    return [fsum(map(mul, products, powers))
+            for products in zip(*_row(n, blocks).products[:blocks], strict=True)]  # fmt: skip
