@@ -1,8 +1,11 @@
 """The generated guard pages: one a row of each system, with examples and checks that hold."""
 
+import html as entities
+import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,13 +17,15 @@ from myst_parser.parsers.mdit import create_md_parser
 from book.site import guard_pages, guard_text
 from book.site.guard_check_code import check_of
 from book.site.guard_check_rules import find
-from book.site.guard_examples import Example, arguments, examples, trips
-from book.site.guard_explorer import NAME, states
+from book.site.guard_example_known import ALWAYS, NEVER, PASSING, TRIPPING
+from book.site.guard_examples import Example, examples, trips
+from book.site.guard_explorer import NAME, will_it_run_link
 from book.site.guard_index import list_name, system_name
 from mxlab.cli import main
 from mxlab.explain import explain
 from mxlab.explorers import explorer
-from mxlab.guards import Status, facts, guard
+from mxlab.explorers.guard_row_settings import arguments
+from mxlab.guards import Status, facts, guard, system
 from mxlab.guards.counterparts import counterparts
 from mxlab.guards.data import every_row
 from mxlab.guards.engine import Guard
@@ -90,9 +95,16 @@ def test_sections_and_links(row: Guard, pages: dict[str, str]) -> None:
     text = pages[row.id]
     sections = re.findall(r"^## (.*)$", text, re.M)
     name = system_name(row.system)
-    wanted = ["What it means", "What to do", "When", "What trips it", "Check before launch"]
+    wanted = [
+        "What it means",
+        "What to do",
+        "When",
+        "What trips it",
+        "Try it",
+        "Check before launch",
+    ]
     wanted += [f"What {name} does instead"]
-    optional = ("Models that meet it", "Try it", "Related", "In other systems")
+    optional = ("Models that meet it", "Related", "In other systems")
     assert [one for one in sections if one not in optional] == [*wanted, "Source"]
     own = [id for id in row.related if guard(id).system == row.system]
     assert ("Related" in sections) == bool(own)
@@ -211,18 +223,49 @@ def test_an_example_that_trips_passes_with_other_settings() -> None:
     assert dict(example.settings)["deployment", "system"] == "vllm"
 
 
-def test_the_explorer_is_set_to_trip(pages: dict[str, str]) -> None:
-    with_explorer = [id for id in IDS if "\n## Try it" in pages[id]]
-    assert len(with_explorer) > 25
-    assert {"wsp-deepgemm", "lin-tp-row", "kv-hd32", "cfg-min-capability"} <= set(with_explorer)
-    for id in with_explorer:
-        answer = explorer(NAME).answer(states()[id])
+def test_every_page_has_its_explorer(pages: dict[str, str]) -> None:
+    """It is the page's own guard, set to trip; without a script the page reads the same."""
+    for row in GUARDS:
+        (section,) = [part for part in pages[row.id].split("\n## ") if part.startswith("Try it")]
+        (shown,) = re.findall(r"````\{raw\} html\n(.*?)\n````", section, re.S)
+        assert shown.startswith(f'<div class="mxlab-explorer" id="guard-{row.id}"')
+        assert f'data-name="guard:{row.id}"' in shown
+        state = json.loads(entities.unescape(re.findall(r'data-state="([^"]*)"', shown)[0]))
+        view = explorer(f"guard:{row.id}").view(state)
+        assert (view.status == Status.PASSES) == (row.id in NEVER)
+        assert f"<strong>{view.sign} {entities.escape(view.answer, quote=False)}" in (
+            shown.replace("&quot;", '"')
+        )
+        assert len(shown.encode()) < 18_000, "a page stays light"
+    mounts = re.findall(r'class="mxlab-explorer" id="([^"]*)"', "".join(pages.values()))
+    assert sorted(mounts) == sorted(f"guard-{id}" for id in IDS)
+
+
+def test_a_link_leads_to_the_whole_deployment(pages: dict[str, str]) -> None:
+    """Its address sets "Will it run?" to a state in which the guard speaks."""
+    linked = {row.id: will_it_run_link(row) for row in GUARDS if will_it_run_link(row)}
+    assert len(linked) > 35
+    assert {"wsp-deepgemm", "lin-tp-row", "kv-hd32", "cfg-min-capability"} <= set(linked)
+    for id, link in linked.items():
+        assert f'<a href="{link}">' in pages[id]
+        given = parse_qsl(entities.unescape(link).partition("#")[2])
+        state = {name.removeprefix("will_it_run-1."): value for name, value in given}
+        answer = explorer(NAME).answer(state)
         lines = [item for run in answer["view"]["panels"][0]["runs"] for item in run["items"]]
         (mine,) = [item for item in lines if item["name"] == id]
         assert mine["status"] not in ("passes", "not-reached")
-        assert f'id="will-it-run-{id}"' in pages[id]
-    mounts = re.findall(r'class="mxlab-explorer" id="([^"]*)"', "".join(pages.values()))
-    assert len(mounts) == len(set(mounts)) == len(with_explorer)
+
+
+def test_known_examples_are_what_they_say() -> None:
+    for known, trip in ((TRIPPING, True), (PASSING, False)):
+        for id, known_settings in known.items():
+            version = str(dict(known_settings).get(("deployment", "version"), ""))
+            (row,) = [row for row in system("sglang", version).guards if row.id == id]
+            status = row.check(facts(**arguments(known_settings))).status
+            assert (status is Status.PASSES) != trip and status is not Status.NOT_REACHED
+    lone = {row.id for row in GUARDS if trips(row) is None}
+    assert lone == set(NEVER), "each says why nothing trips it"
+    assert {id for id, mine in examples().items() if Status.PASSES not in mine} == set(ALWAYS)
 
 
 def test_lists_hold_all(pages: dict[str, str]) -> None:

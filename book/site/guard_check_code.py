@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any
 
 from book.site.guard_check_rules import GRIDS, SIZES, Rule, Values, find
-from book.site.guard_example_code import literal
-from book.site.guard_example_settings import CLASSES, Setting, Settings
-from book.site.guard_examples import Example, arguments, default, examples, trips
+from book.site.guard_examples import Example, examples, trips
 from mxlab.errors import InputError
+from mxlab.explorers.guard_row_code import literal
+from mxlab.explorers.guard_row_settings import CLASSES, Setting, Settings, arguments, default
 from mxlab.guards import Facts, Status, call_examples, facts
 from mxlab.guards.engine import Guard
 

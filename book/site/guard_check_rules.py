@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from book.site.guard_example_code import literal
+from mxlab.explorers.guard_row_code import literal
 
 Values = Mapping[str, object]
 #: True passes, False trips, None: the guard says neither

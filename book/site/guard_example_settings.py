@@ -2,22 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 from book.site.guard_example_steps import STARTS as STEP_STARTS
-from mxlab.guards import (
-    STEPS,
-    CallFacts,
-    ConfigFacts,
-    Deployment,
-    ExpertFacts,
-    KvCacheFacts,
-    LinearFacts,
-    PrologueFacts,
-)
-
-Setting = tuple[str, str]  # subject and field: ("linear", "k")
-Settings = Mapping[Setting, object]
+from mxlab.explorers.guard_row_settings import Setting, Settings
+from mxlab.guards import ConfigFacts, Deployment
 
 MXFP8 = {"quant_method": "mxfp8", "activation_scheme": "dynamic", "weight_block_size": [1, 32]}
 COMPRESSED = {
@@ -32,16 +20,6 @@ FP8_32 = {
 }
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 
-CLASSES: Mapping[str, Any] = {
-    "call": CallFacts,
-    "linear": LinearFacts,
-    "experts": ExpertFacts,
-    "kv_cache": KvCacheFacts,
-    "prologue": PrologueFacts,
-    **{step.subject: step for step in STEPS},
-}
-STEP_SUBJECTS = frozenset(step.subject for step in STEPS)
-_BOTH = frozenset({"flashinfer", "deep_gemm"})
 
 _PLAIN: Settings = {("deployment", "gpu"): "b200", ("config", ""): MXFP8}
 _LINEAR: Settings = {("linear", "name"): "down_proj", ("linear", "n"): 4096, ("linear", "k"): 4096}

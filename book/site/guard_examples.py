@@ -6,29 +6,25 @@ example and the check's own words, and the reader can paste it into Python.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
-from typing import Any
 
 from book.site.guard_call_settings import call_settings
-from book.site.guard_example_code import python
-from book.site.guard_example_settings import (
-    CHANGES,
-    CLASSES,
-    IDLE,
-    STARTS,
-    STEP_DEPLOYMENT,
-    STEP_SUBJECTS,
-    Setting,
-    Settings,
-    Start,
-)
+from book.site.guard_example_known import PASSING, TRIPPING
+from book.site.guard_example_settings import CHANGES, IDLE, STARTS, STEP_DEPLOYMENT, Start
 from book.site.guard_example_steps import CHANGES as STEP_CHANGES
 from book.site.guard_example_vllm import STARTS as VLLM_STARTS
 from mxlab.errors import InputError
+from mxlab.explorers.guard_row_code import python
+from mxlab.explorers.guard_row_settings import (
+    STEP_SUBJECTS,
+    Setting,
+    Settings,
+    arguments,
+    default,
+)
 from mxlab.guards import (
-    Deployment,
     Finding,
     Status,
     call_examples,
@@ -48,7 +44,7 @@ class Example:
 
     def python(self) -> str:
         """Return the call of ``check`` that repeats the example."""
-        return python(dict(self.settings), CLASSES, STEP_SUBJECTS)
+        return python(dict(self.settings))
 
     def message(self, guard: Guard) -> str:
         """Return the guard's message with the numbers of this example, or ""."""
@@ -77,10 +73,16 @@ def examples() -> Mapping[str, Mapping[Status, Example]]:
             newest = version == system(guard.system).version
             key = guard.system, "" if newest else version, guard.subject
             groups.setdefault(key, []).append(guard)
+    by_id = {guard.id: guard for guard, _ in every_row()}
     for (name, version, subject), guards in groups.items():
         base: Settings = {("deployment", "system"): name, ("deployment", "version"): version}
         base = {setting: value for setting, value in base.items() if value != default(setting)}
         found.update(_of_subject(subject, guards, base))
+    for known in (TRIPPING, PASSING):
+        for id, settings in known.items():
+            finding = by_id[id].check(facts(**arguments(settings)))
+            example = Example(tuple(settings.items()), finding)
+            found[id] = {**found[id], finding.status: example}
     return found
 
 
@@ -175,26 +177,3 @@ def _distance(example: Example, wanted: Settings) -> int:
     return sum(
         settings.get(s, default(s)) != wanted.get(s, default(s)) for s in {*settings, *wanted}
     )
-
-
-@cache
-def default(setting: Setting) -> object:
-    """Return what a setting is where nothing is said about it."""
-    subject, name = setting
-    of: Any = Deployment if subject == "deployment" else CLASSES.get(subject)
-    return next((field.default for field in fields(of) if field.name == name), None) if of else None
-
-
-def arguments(settings: Settings) -> dict[str, Any]:
-    """Return the arguments of ``check``."""
-    groups: dict[str, dict[str, object]] = {}
-    for (subject, name), value in settings.items():
-        groups.setdefault(subject, {})[name] = value
-    deployment: dict[str, Any] = groups.pop("deployment")
-    found: dict[str, Any] = {"deployment": Deployment(**deployment)}
-    config = groups.pop("config", None)
-    if config:
-        found["config"] = config[""]
-    for subject, values in groups.items():
-        found["step" if subject in STEP_SUBJECTS else subject] = CLASSES[subject](**values)
-    return found

@@ -1,8 +1,14 @@
-"""The explorer on a guard's page: "Will it run?" at a state in which the guard speaks."""
+"""The explorer on a guard's page, and the way from there to "Will it run?".
+
+Every page has its guard's own explorer, set to trip it. Where the controls of "Will it run?" can
+trip it too, a link leads there: that one asks every guard about the whole deployment.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from html import escape
 from itertools import combinations, product
+from urllib.parse import quote
 
 from mxlab.explorers import explorer
 from mxlab.explorers.controls import State
@@ -11,6 +17,8 @@ from mxlab.explorers.still import still
 from mxlab.guards.engine import Guard, Status
 
 NAME = "will_it_run"
+#: the page whose "Will it run?" opens at its defaults, and the explorer's id there
+_PAGE, _MOUNT = "../index.html", "will_it_run-1"
 
 #: a state in which nothing stops, and what is changed to make something stop
 _CALM: State = {
@@ -43,9 +51,20 @@ _STARTS: tuple[tuple[State, int], ...] = ((_CALM, 2), ({**_CALM, "tp": 8, "split
 
 
 def explorer_html(guard: Guard) -> str:
-    """Return the explorer set to trip a guard as HTML, or "" where its controls cannot do that."""
+    """Return the guard's own explorer, set to trip it, as HTML."""
+    return still(explorer(f"guard:{guard.id}"), {}, f"guard-{guard.id}")
+
+
+def will_it_run_link(guard: Guard) -> str:
+    """Return the address of "Will it run?" set to trip a guard, or "" where it cannot."""
     state = states().get(guard.id)
-    return "" if state is None else still(explorer(NAME), state, f"will-it-run-{guard.id}")
+    if state is None:
+        return ""
+    asked = explorer(NAME)
+    start = asked.defaults()
+    differs = {name: value for name, value in asked.clean(state).items() if value != start[name]}
+    parts = [f"{_MOUNT}.{name}={quote(str(value))}" for name, value in differs.items()]
+    return escape("#".join([_PAGE, *filter(None, ["&".join(parts)])]), quote=True)
 
 
 @cache

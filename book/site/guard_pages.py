@@ -12,8 +12,9 @@ from pathlib import Path
 
 from book.site import guard_index
 from book.site.guard_check_code import check_of
+from book.site.guard_example_known import ALWAYS, NEVER
 from book.site.guard_examples import Example, examples, trips
-from book.site.guard_explorer import explorer_html
+from book.site.guard_explorer import explorer_html, will_it_run_link
 from book.site.guard_index import list_name, system_name
 from book.site.guard_text import code, heading, prose, sentence, title, yaml
 from mxlab.cli import main
@@ -61,10 +62,10 @@ def page(guard: Guard) -> str:
         *_section("When", _when(guard)),
         *_section("What trips it", [f"Condition: {prose(guard.predicate)}.", *_texts(guard)]),
         *[line for example in _examples(guard) for line in example],
+        *_section("Try it", _live(guard)),
         *_section("Models that meet it", _models(guard)),
         *_section("Check before launch", _check(guard)),
         *_section(f"What {name} does instead", [_instead(guard)]),
-        *_live(guard),
         *_section("Related", _listed(_own(guard))),
         *_section("In other systems", _listed(counterparts(guard), named=True)),
         *_section("Source", _source(guard)),
@@ -105,9 +106,9 @@ def _examples(guard: Guard) -> list[list[str]]:
     mine = examples()[guard.id]
     shown = [_example(guard, mine[status], says) for status, says in SAYS.items() if status in mine]
     if trips(guard) is None:
-        shown.insert(0, ["", "Nothing that mxlab tried trips it."])
+        shown.insert(0, ["", f"No settings trip it. {NEVER[guard.id]}"])
     elif Status.PASSES not in mine:
-        shown.append(["", "Nothing that mxlab tried passes it: where it is reached, it speaks."])
+        shown.append(["", f"No settings pass it. {ALWAYS[guard.id]}"])
     return shown
 
 
@@ -150,11 +151,15 @@ def _instead(guard: Guard) -> str:
 
 
 def _live(guard: Guard) -> list[str]:
-    html = explorer_html(guard)
-    if not html:
-        return []
-    intro = "The explorer is set so that this guard speaks. Change a setting and see what mends it."
-    return _section("Try it", [intro, "", "````{raw} html", html, "````"])
+    intro = "The guard itself, set so that it speaks. Change a setting and see what mends it."
+    if guard.id in NEVER:
+        intro = "The guard itself, at the nearest settings: nothing trips it."
+    elif guard.id in ALWAYS:
+        intro = "The guard itself, set so that it speaks. Nothing makes it pass where it is asked."
+    link = will_it_run_link(guard)
+    if link:
+        intro += f' For the whole deployment: <a href="{link}">Will it run?</a> at such settings.'
+    return [intro, "", "````{raw} html", explorer_html(guard), "````"]
 
 
 def _own(row: Guard) -> list[str]:

@@ -3,11 +3,24 @@
 import re
 
 from book.site.guard_examples import trips
+from mxlab.guards import values
 from mxlab.guards.engine import Guard
 
+# A flag's value: a number, a name with an underscore, or one that a launch flag takes.
+_NAMES = {
+    name
+    for names in (
+        *(values.QUANTIZATION, values.FP8_GEMM_BACKEND, values.MOE_RUNNER_BACKEND, values.DTYPE),
+        *(values.MOE_A2A_BACKEND, values.A2A_DISPATCH, values.KV_CACHE_DTYPE),
+        *(values.ATTENTION_BACKEND, ("kernel", "marlin", "torch")),
+    )
+    for name in names
+    if "_" not in name
+}
+_VALUE = rf"(?:\d+|[a-z0-9]+(?:_[a-z0-9]+)+|{'|'.join(sorted(_NAMES, key=len, reverse=True))})"
 # What reads as code in a sentence: flags, shapes, names with underscores, comparisons.
 _CODE = re.compile(
-    r"--[a-z][a-z0-9-]*(?:[= ](?=[a-z0-9_]*_)[a-z0-9_]+)?"
+    rf"--[a-z][a-z0-9-]*(?:[= ]{_VALUE}(?![\w-]))?"
     r"|[A-Za-z0-9_./-]+\.(?:py|cu|cuh|cpp|json)(?::[0-9,-]+)?"
     r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
     r"|\[[0-9 ,]+\]|\b[A-Za-z]+ (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
@@ -33,6 +46,8 @@ def prose(text: str) -> str:
 
     >>> prose("set --page-size to 128, not a_b or <x>")
     'set `--page-size` to 128, not `a_b` or \\<x\\>'
+    >>> prose("--page-size 128 and --tp-size that divides it")
+    '`--page-size 128` and `--tp-size` that divides it'
     """
     spans: list[tuple[int, int]] = []
     for found in _CODE.finditer(text):

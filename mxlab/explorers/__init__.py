@@ -27,7 +27,7 @@ EXPLORERS = {
 }
 
 #: the part of a name before its colon -> the module whose ``explorer(rest)`` makes such an explorer
-FAMILIES: dict[str, str] = {"question": "question"}
+FAMILIES: dict[str, str] = {"guard": "guard_row", "question": "question"}
 
 __all__ = ["EXPLORERS", "FAMILIES", "answer", "drawn", "explorer"]
 

@@ -1,28 +1,30 @@
-"""Python source of an example on a guard page, for a reader to paste."""
+"""Python source that repeats what a guard was asked, for a reader to paste."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from mxlab.explorers.guard_row_settings import CLASSES, STEP_SUBJECTS, Settings
 from mxlab.guards import ConfigFacts
 
-Setting = tuple[str, str]
 _WIDTH = 78  # characters of a line of code that the page shows without scrolling
 
 
-def python(
-    settings: Mapping[Setting, object], classes: Mapping[str, Any], steps: Collection[str]
-) -> str:
+def python(settings: Settings) -> str:
     """Return the call of ``check`` that repeats an example.
 
-    ``classes`` maps a subject to its class of facts; ``steps`` are the subjects that are steps.
+    >>> print(python({("deployment", "gpu"): "b200"}))
+    from mxlab.guards import Deployment, check
+    <BLANKLINE>
+    verdicts = check(
+        Deployment(gpu="b200"),
+    )
     """
     groups: dict[str, list[str]] = {}
     used = {"Deployment"}
     for (subject, name), value in settings.items():
         if subject != "config":
             groups.setdefault(subject, []).append(f"{name}={literal(value)}")
-    lines = [_call("Deployment(", groups.pop("deployment"), ")")]
+    lines = [_call("Deployment(", groups.pop("deployment", []), ")")]
     config = settings.get(("config", ""))
     if isinstance(config, ConfigFacts):
         used.add("ConfigFacts")
@@ -32,9 +34,9 @@ def python(
     elif isinstance(config, Mapping):
         lines.append(_call("config={", _pairs(config), "}"))
     for subject, arguments in groups.items():
-        used.add(classes[subject].__name__)
-        keyword = "step" if subject in steps else subject
-        lines.append(_call(f"{keyword}={classes[subject].__name__}(", arguments, ")"))
+        used.add(CLASSES[subject].__name__)
+        keyword = "step" if subject in STEP_SUBJECTS else subject
+        lines.append(_call(f"{keyword}={CLASSES[subject].__name__}(", arguments, ")"))
     names = ", ".join([*sorted(used), "check"])
     return f"from mxlab.guards import {names}\n\nverdicts = check(\n" + "\n".join(lines) + "\n)"
 
