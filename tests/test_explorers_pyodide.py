@@ -70,6 +70,7 @@ def test_the_zip_has_the_same_bytes_each_time_and_no_more_than_the_page_needs() 
     assert data == package_zip(ROOT / "mxlab")
     names = zipfile.ZipFile(BytesIO(data)).namelist()
     assert "mxlab/explorers/will_it_run.py" in names and "mxlab/guards/engine.py" in names
+    assert "mxlab/exercises/checker.py" in names and "mxlab/exercises/puzzles.py" not in names
     tables = {name for name in names if not name.endswith(".py")}
     assert {"mxlab/data/models.json", "mxlab/data/bench.json"} <= tables
     assert all(name.startswith("mxlab/data/") for name in tables)
@@ -95,7 +96,7 @@ def test_the_assets_are_whole_and_name_their_folder_by_content(tmp_path: Path) -
     }
     assert {path.name for path in (vendor / folder).iterdir()} == {
         *("face.mjs", "controls.mjs", "dom.mjs", "panels.mjs", "takeaway.mjs", "worker.mjs"),
-        *("drawing.mjs", "numbers.mjs", "opener.mjs", "snapshot.mjs"),
+        *("answer.mjs", "drawing.mjs", "numbers.mjs", "opener.mjs", "snapshot.mjs"),
         *("face.css", "mxlab.zip"),
     }
     assert (vendor / "mathjax" / "tex-mml-chtml.js").stat().st_size > 10**6

@@ -124,7 +124,7 @@ def test_two_of_a_kind_on_one_page_are_told_apart(shared: BrowserContext, site: 
     watched = watch(shared)
     page = watched.page
     page.goto(f"{site}/notebooks/01_one_byte.html")
-    faces = page.locator(".mxlab-face")
+    faces = page.locator(".mxlab-explorer[data-name='one_byte'] .mxlab-face")
     expect(faces).to_have_count(2)
     faces.first.get_by_role("spinbutton", name="Code").focus()
     page.locator(".mxlab-explorer[data-live]").wait_for(timeout=20_000)
