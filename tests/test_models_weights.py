@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_models_published import CONFIGS as PUBLISHED
 
 from mxlab.models import Linear, read_config, shapes
 from mxlab.models.families import families
@@ -21,7 +22,9 @@ SMALL: dict[str, Any] = RECORDED["small"]
 LEFT_OUT = {"Hy4-preview-FP8-modelopt"}
 REAL = sorted(set(RECORDED["models"]) - LEFT_OUT)
 #: no class of transformers builds them: remote code, or a copy of one that is checked
-UNCHECKED = {"deepseek_v41", "minicpm", "minimax_m3"}
+UNCHECKED = {"deepseek_v41", "minicpm", "minimax_m3"} | {
+    *("grok", "iquestcoder", "nemotron-nas", "orion", "sdar", "sdar_moe", "step3p5", "xverse"),
+}
 
 
 def stored(row: Linear) -> int:
@@ -60,6 +63,7 @@ def test_small_configs_of_the_other_families(name: str) -> None:
 def test_every_family_is_checked() -> None:
     configs = [read_config(DATA / "models" / f"{name}.json") for name in REAL]
     configs += [case["config"] for case in SMALL.values()]
+    configs += list(PUBLISHED.values())
     checked = {shapes(config).family for config in configs}
     assert len(REAL) == 44 and len(SMALL) == 130
     assert {family.name for family in families()} - checked == UNCHECKED

@@ -24,6 +24,7 @@ _TABLES: tuple[tuple[str, str], ...] = (
     ("families_hybrid_more", "HYBRID_MORE"),
     ("families_moe_new", "MOE_NEW"),
     ("families_dense_old", "DENSE_OLD"),
+    ("families_remote", "REMOTE"),
     ("families_encoders", "ENCODERS"),
 )
 

@@ -26,11 +26,11 @@ class _MultiQuery(Gqa):
         return heads, 1 if one else heads
 
 
-def _like_llama(name: str, architecture: str, *, tied: bool = False, gated: bool = True) -> Family:
+def _like_llama(name: str, *architectures: str, tied: bool = False, gated: bool = True) -> Family:
     """Return a family whose layers have Llama's linears."""
     return Family(
         name=name,
-        architectures=(architecture,),
+        architectures=architectures,
         model_types=(name,),
         parts=(_DERIVED, _GATED if gated else _PLAIN),
         tied=tied,
@@ -40,7 +40,7 @@ def _like_llama(name: str, architecture: str, *, tied: bool = False, gated: bool
 DENSE_MORE: tuple[Family, ...] = (
     _like_llama("cohere2", "Cohere2ForCausalLM", tied=True),
     _like_llama("cwm", "CwmForCausalLM"),
-    _like_llama("ernie4_5", "Ernie4_5ForCausalLM", tied=True),
+    _like_llama("ernie4_5", "Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM", tied=True),
     _like_llama("exaone4", "Exaone4ForCausalLM"),
     _like_llama("glm", "GlmForCausalLM"),
     _like_llama("helium", "HeliumForCausalLM"),

@@ -69,7 +69,7 @@ _MIMO_WINDOW = Gqa(
 MOE: tuple[Family, ...] = (
     Family(
         name="mixtral",
-        architectures=("MixtralForCausalLM",),
+        architectures=("MixtralForCausalLM", "QuantMixtralForCausalLM"),
         model_types=("mixtral",),
         parts=(
             _DERIVED,
@@ -154,7 +154,12 @@ MOE: tuple[Family, ...] = (
     Family(
         name="deepseek_v3",
         attention_dp=True,
-        architectures=("DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"),
+        architectures=(
+            "DeepseekV3ForCausalLM",
+            "DeepseekV32ForCausalLM",
+            "GlmMoeDsaForCausalLM",
+            "MistralLarge3ForCausalLM",
+        ),
         model_types=("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"),
         parts=(Mla(indexer=True), *_DEEPSEEK_PARTS),
         unquantized=("indexer.weights_proj",),

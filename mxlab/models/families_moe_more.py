@@ -20,13 +20,18 @@ _COUNTED = (
 
 
 def _all_experts(
-    name: str, architecture: str, *, count: str = "num_experts", module: str = "mlp"
+    name: str,
+    architecture: str,
+    *,
+    count: str = "num_experts",
+    module: str = "mlp",
+    also: tuple[str, ...] = (),
 ) -> Family:
     """Return a family of which every layer has experts as wide as ``intermediate_size``."""
     experts = Experts(layers=every, count=count, width="intermediate_size", module=module)
     return Family(
         name=name,
-        architectures=(architecture,),
+        architectures=(architecture, *also),
         model_types=(name,),
         parts=(_DERIVED, experts),
     )
@@ -42,7 +47,11 @@ MOE_MORE: tuple[Family, ...] = (
         module="block_sparse_moe",
     ),
     _all_experts(
-        "phimoe", "PhimoeForCausalLM", count="num_local_experts", module="block_sparse_moe"
+        "phimoe",
+        "PhimoeForCausalLM",
+        count="num_local_experts",
+        module="block_sparse_moe",
+        also=("PhiMoEForCausalLM",),
     ),
     Family(
         name="glm4_moe_lite",
@@ -66,7 +75,7 @@ MOE_MORE: tuple[Family, ...] = (
     Family(
         name="exaone_moe",
         attention_dp=True,
-        architectures=("ExaoneMoeForCausalLM",),
+        architectures=("ExaoneMoeForCausalLM", "ExaoneMoEForCausalLM"),
         model_types=("exaone_moe",),
         parts=(_DERIVED, *_COUNTED),
     ),

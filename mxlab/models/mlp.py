@@ -21,12 +21,13 @@ class DenseMlp:
     four_hidden: bool = False  # 4 * hidden_size when absent
     halved: bool = False  # the key counts gate and up together
     optional: bool = False  # none where the width is 0 or absent
+    flag: str = ""  # key of a boolean: none where it is not true
     layers: LayerRule = every
 
     def lay_out(self, build: Build) -> None:
         """Add the rows."""
         indices = self.layers(build)
-        if not indices:
+        if not indices or (self.flag and not build.config.flag(self.flag)):
             return
         hidden = build.hidden
         width = build.optional(self.width, int(not self.optional))
@@ -107,6 +108,8 @@ class Experts:
     latent: str | None = None
     experts_at: str = "experts"
     shared_times: bool = False  # shared_width is that of one of n_shared_experts
+    shared_one: str = ""  # key of the width of one shared expert, where it is not a routed one's
+    width_else: str = ""  # the key that stands in where ``width`` is absent
     idle: str = ""  # key of the experts without weights that the router chooses among too
 
     def lay_out(self, build: Build) -> None:
@@ -115,7 +118,9 @@ class Experts:
         if not indices:
             return
         hidden = build.hidden
-        experts, width = build.size(self.count), build.size(self.width)
+        experts = build.size(self.count)
+        width = build.optional(self.width_else) if self.width_else else None
+        width = build.optional(self.width) or width or build.size(self.width)
         at = f"{build.block}{self.module}." if self.module else build.block
         inner = (build.optional(self.latent) if self.latent else None) or hidden
         moe_tp = build.tp // build.ep
@@ -179,9 +184,12 @@ class Experts:
         else:
             named = build.config.named(build.key(self.shared_count))
             count = build.optional(self.shared_count, 0) if named else build.size(self.shared_count)
-            name, total = self.width, width * (count or 0)
+            name = self.width
+            if self.shared_one and (one := build.optional(self.shared_one)):
+                name, width = self.shared_one, one
+            total = width * (count or 0)
             if count and count > 1:
-                name = f"{self.shared_count}*{self.width}"
+                name = f"{self.shared_count}*{name}"
                 build.derive(f"shared expert width = {name} = {count} * {width} = {total}")
         if not total:
             return
