@@ -129,6 +129,8 @@ def gpu(name: str) -> Gpu:
     ('sm_120', 'b200')
     """
     if isinstance(name, str) and len(name) <= 64:
+        if name in GPUS:
+            return GPUS[name]
         plain = "".join(c for c in name.lower() if c not in " -_")
         for prefix in ("nvidia", "amd", "geforce", "instinct"):
             plain = plain.removeprefix(prefix)

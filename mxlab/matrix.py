@@ -5,14 +5,16 @@ A cell is one verdict, the worst that the system's guards give, with its reason 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from mxlab.errors import InputError, quote, whole_number
 from mxlab.guards import Deployment, Facts, Finding, Guard, Status, facts, system
 from mxlab.guards import values as v
-from mxlab.guards.calls import ROWS
+from mxlab.guards.calls import ROWS, check_call
 from mxlab.guards.engine import fill
 from mxlab.guards.facts import CallFacts, LinearFacts
+from mxlab.guards.inputs import check_linear
 from mxlab.guards.systems import SYSTEMS, System
 from mxlab.hardware import Gpu, gpu
 
@@ -98,16 +100,22 @@ def worst(guards: Iterable[Guard], asked: Facts) -> tuple[Guard, Finding] | None
     return found
 
 
-def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> Facts:
-    deployment = Deployment(
-        gpu=device.name,
-        system=row.system,
-        version=row.version,
-        toolkit=cuda if device.vendor == "nvidia" else None,
-    )
+@lru_cache(maxsize=1024)  # all cells of all systems: what they know without the product's sizes
+def _base(row: Row, device: str, cuda: str | None) -> Facts:
+    deployment = Deployment(gpu=device, system=row.system, version=row.version, toolkit=cuda)
     if row.system in FLAGS:
         deployment = replace(deployment, fp8_gemm_backend=row.backend)
-        return facts(deployment, config=CHECKPOINT, linear=LinearFacts("linear", n, k))
+        return facts(deployment, config=CHECKPOINT)
+    call = CallFacts(function=row.function, m=1, n=1, k=1, backend=row.backend or "auto")
+    return facts(deployment, call=call)
+
+
+def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> Facts:
+    base = _base(row, device.name, cuda if device.vendor == "nvidia" else None)
+    if row.system in FLAGS:
+        linear = LinearFacts("linear", n, k)
+        check_linear(linear)
+        return replace(base, linear=linear)
     call = CallFacts(
         function=row.function,
         m=m,
@@ -116,13 +124,21 @@ def _facts(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None) -> F
         backend=row.backend or "auto",
         scale_layout="linear" if device.vendor == "amd" else None,  # ROCm before 7.14 wants it
     )
-    return facts(deployment, call=call)
+    check_call(call, system(row.system, row.version))
+    return replace(base, call=call)
+
+
+@cache
+def _heard(id: str, version: str, flagged: bool) -> tuple[Guard, ...]:
+    """Return the guards of a server's linear layer or of a library's call, in their order."""
+    subjects = ("server", "config", "linear" if flagged else "call")
+    return tuple(row for row in system(id, version).guards if row.subject in subjects)
 
 
 def cell(row: Row, device: Gpu, m: int, n: int, k: int, cuda: str | None = None) -> Cell:
     """Return one cell; sizes are M, N, K of one rank."""
     asked = _facts(row, device, m, n, k, cuda)
-    found = worst(system(row.system, row.version).guards, asked)
+    found = worst(_heard(row.system, row.version, row.system in FLAGS), asked)
     if found is None:
         text = f"every check that {row.backend or row.function} reaches holds"
         return Cell(row, device.name, Status.PASSES, "", "", text, "")
