@@ -22,6 +22,8 @@ __all__ = ["CHAPTERS", "Exercise", "Mistake", "Verdict", "check", "exercise", "e
 #: the part of a name before its dot -> the module with those exercises
 CHAPTERS = {
     "0": "why_blocks",
+    "1": "one_byte",
+    "2": "one_block",
     "3": "which_scale",
     "4": "two_axes",
     "5": "scale_layout",
