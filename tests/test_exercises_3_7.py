@@ -23,16 +23,25 @@ CLAIMS = {
         ("just above 448 = 1.75 * 2^8", "449      1.7539      127    128"),
         ("From 496 = 1.9375 * 2^8", "496      1.9375      127    128    128    128"),
         ("CEIL** goes up just above 256", "257      1.0039      127    127    128    127"),
-        ('"Nearest" may cut off 29 %, FLOOR 12.5 %, EVEN 9.7 %', "12.4%   9.7%"),
-        ("FLOOR cuts one block in six and costs 0.9 dB", "30.6 dB  17.4%  12.5%"),
-        ("costs 0.9 dB", "31.5 dB   0.0%   0.0%"),
-        ("it cuts 98.9 % of the blocks and costs 6 dB", "26.2 dB  98.9%  12.5%"),
-        ("costs 6 dB", "32.5 dB   0.0%   0.0%"),
+        (
+            '"Nearest" may cut off 29 %, FLOOR 12.5 %, EVEN 9.7 %',
+            "even        31.1 dB        12.4%           9.7%",
+        ),
+        (
+            "FLOOR cuts one block in six and costs 0.9 dB",
+            "floor       30.6 dB        17.4%          12.5%",
+        ),
+        ("costs 0.9 dB", "rceil       31.5 dB         0.0%           0.0%"),
+        (
+            "it cuts 98.9 % of the blocks and costs 6 dB",
+            "floor       26.2 dB        98.9%          12.5%",
+        ),
+        ("costs 6 dB", "rceil       32.5 dB         0.0%           0.0%"),
         ("FLOOR is the best of the four, by a little", "floor  12.5% of the values are 0"),
         ("and CEIL the worst", "ceil   17.1% of the values are 0"),
         ("Seven groups, and four of them are the rules", "no rule   1: mlx-0.31-cpu"),
         ("In bfloat16 one value in five is wrong", "wrong for 6,804 of 32,512"),
-        ("The rules above need no logarithm", "byte 121\ntorchao 0.18, log2:  byte 120"),
+        ("The rules above need no logarithm", "on bits: 121\ntorchao-0.18-rceil: 120"),
         ("byte 119 is the scale of the ones", "8 give 119"),
         ("A writer can be wrong too", "2^-122 comes back as 0.5 * 2^-122"),
     ),
@@ -48,8 +57,14 @@ CLAIMS = {
         ("It can be quantised or not, but not by a third", "some but not all shards"),
         ("The first is a contradiction, and is refused", "does not match the quantization method"),
         ("the capability is asked in S3", "Minimum capability: 100. Current capability: 90."),
-        ("It runs, and a kernel that was not made for it", "runs-degraded, silent-kv-backend"),
-        ("expanded to 16 bits at every call", "silent: g95-dot-fallback"),
+        (
+            "It runs, and a kernel that was not made for it",
+            "runs-degraded\n   S8 silent-kv-backend",
+        ),
+        (
+            "and pays at every call, because 2880 % 128 is 64",
+            "g95-dot-fallback, K = 2880 % 128 = 64",
+        ),
         ("Three checks of two systems", "vllm   vllm-block-row: down_proj at TP 8"),
     ),
 }
@@ -127,5 +142,5 @@ def test_the_page_of_errors_opens_at_a_message_that_is_found() -> None:
     space: dict[str, Any] = {}
     exec(code.replace("\nWhatError(", "\nmade = WhatError("), space)
     answer = space["made"].answer["view"]["answer"]
-    assert "3696 % (block_k = 32) = 16" in answer
-    assert "lin-tp-row" in answer
+    assert answer.startswith("kv-hd32 of ")
+    assert "head_dim = 80 % 32 = 16" in answer
