@@ -68,8 +68,13 @@ class ScaleLayout:
     @cached_property
     def tile(self) -> tuple[int, int]:
         """Rows and columns of one tile, as the matrix's own rows and columns."""
-        shape = (_size(self.row_modes), _size(self.col_modes))
-        return (shape[1], shape[0]) if self.transposed else shape
+        height, width = self._digits
+        return (width, height) if self.transposed else (height, width)
+
+    @cached_property
+    def _digits(self) -> tuple[int, int]:
+        """Rows and columns of one tile as the matrix is tiled: turned first where transposed."""
+        return _size(self.row_modes), _size(self.col_modes)
 
     def padded(self, rows: int, cols: int) -> tuple[int, int]:
         """Return rows and columns rounded up to whole tiles.
@@ -118,7 +123,7 @@ class ScaleLayout:
         """
         if self.transposed:
             row, col, rows, cols = col, row, cols, rows
-        height, width = _size(self.row_modes), _size(self.col_modes)
+        height, width = self._digits
         tile_row, tile_col = row // height, col // width
         if self.down:
             tile = tile_col * -(-rows // height) + tile_row
@@ -139,8 +144,16 @@ class ScaleLayout:
         """
         rows, cols = _sides(rows, cols)
         offset = whole_number("offset", offset, 0, self.nbytes(rows, cols) - 1)
+        return self.held(offset, rows, cols)
+
+    def held(self, offset: int, rows: int, cols: int) -> tuple[int, int] | None:
+        """Return ``coord`` without its checks, for loops.
+
+        >>> layout("linear").held(10, 4, 8)
+        (1, 2)
+        """
         wide, high = (rows, cols) if self.transposed else (cols, rows)
-        height, width = _size(self.row_modes), _size(self.col_modes)
+        height, width = self._digits
         tile, inside = divmod(offset // self.itemsize, height * width)
         if self.down:
             tile_col, tile_row = divmod(tile, -(-high // height))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import count, pairwise
 
 from mxlab.explorers import colours
 from mxlab.explorers.panels import Grid
@@ -97,13 +97,18 @@ def window(
 @lru_cache(maxsize=64)
 def _lines(shown: Window) -> list[int]:
     """Return the addresses of the lines of 16 bytes that hold a cell of the window."""
-    where, rows, cols, base = shown.layout.at, shown.rows, shown.cols, shown.base
-    starts = {
-        (base + where(row, col, rows, cols)) // LINE
-        for row in range(shown.top, shown.top + shown.high)
-        for col in range(shown.left, shown.left + shown.wide)
-    }
+    starts = {byte // LINE for line in _bytes(shown) for byte in line}
     return [line * LINE for line in sorted(starts)]
+
+
+@lru_cache(maxsize=32)
+def _bytes(shown: Window) -> list[list[int]]:
+    """Return the byte of each cell: what its row adds and what its column adds."""
+    where, rows, cols = shown.layout.at, shown.rows, shown.cols
+    across = [where(0, col, rows, cols) for col in range(shown.left, shown.left + shown.wide)]
+    down = [where(row, 0, rows, cols) for row in range(shown.top, shown.top + shown.high)]
+    base = shown.base
+    return [[base + start + step for step in across] for start in down]
 
 
 def _along(shown: Window) -> tuple[str, int, int, int]:
@@ -114,10 +119,13 @@ def _along(shown: Window) -> tuple[str, int, int, int]:
     )  # fmt: skip
 
 
-def _band(shown: Window, row: int, col: int) -> int:
-    """Return which quarter of the window's longer side a cell lies in."""
-    what, first, length, many = _along(shown)
-    return ((row if what == "rows" else col) - first) * many // length
+def _tones(shown: Window) -> list[list[int]]:
+    """Return which quarter of the window's longer side each cell lies in."""
+    what, _, length, many = _along(shown)
+    bands = [place * many // length for place in range(length)]
+    if what == "rows":
+        return [[band] * shown.wide for band in bands]
+    return [bands] * shown.high
 
 
 def _bands(shown: Window) -> tuple[str, ...]:
@@ -132,16 +140,11 @@ def _bands(shown: Window) -> tuple[str, ...]:
 
 @lru_cache(maxsize=32)  # most changes of a state leave the window as it is
 def _logical(shown: Window) -> list[list[Cell]]:
-    where, rows, cols, base = shown.layout.at, shown.rows, shown.cols, shown.base
     cells = []
-    for row in range(shown.top, shown.top + shown.high):
-        line: list[Cell] = []
-        for col in range(shown.left, shown.left + shown.wide):
-            byte = base + where(row, col, rows, cols)
-            inside = shown.inside(row, col)
-            tone = _band(shown, row, col) if inside else colours.PADDING
-            line.append((str(byte) if inside else "", tone, byte))
-        cells.append(line)
+    for row, bytes_, tones in zip(count(shown.top), _bytes(shown), _tones(shown), strict=False):
+        inside = max(shown.cols - shown.left, 0) if row < shown.rows else 0
+        line = [(str(byte), tone, byte) for byte, tone in zip(bytes_, tones[:inside], strict=False)]
+        cells.append(line + [("", colours.PADDING, byte) for byte in bytes_[len(line) :]])
     return cells
 
 
@@ -152,28 +155,28 @@ def _physical(shown: Window) -> list[list[Cell]]:
         shown.base,
         shown.layout.itemsize,
     )
-    outside = _along(shown)[3]
+    rows, cols, batch, batches = shown.rows, shown.cols, shown.batch, shown.batches
+    top, left = shown.top, shown.left
+    tones, outside = _tones(shown), _along(shown)[3]
     cells = []
     for start in _lines(shown):
         line: list[Cell] = []
         for byte in range(start, start + LINE, step):
-            if byte // many != shown.batch:
+            if byte // many != batch:
                 other = byte // many
                 line.append(
                     (f"batch {other}", outside, byte)
-                    if other < shown.batches
+                    if other < batches
                     else ("", colours.PADDING, -1)
                 )
                 continue
-            place = shown.layout.coord(byte - base, shown.rows, shown.cols)
+            place = shown.layout.held(byte - base, rows, cols)
             if place is None:
                 line.append(("pad", colours.PADDING, byte))
                 continue
             row, col = place
-            near = shown.top <= row < shown.top + shown.high and (
-                shown.left <= col < shown.left + shown.wide
-            )
-            tone = _band(shown, row, col) if near else outside
+            near = top <= row < top + shown.high and left <= col < left + shown.wide
+            tone = tones[row - top][col - left] if near else outside
             line.append((f"{row},{col}", tone, byte))
         cells.append(line)
     return cells
