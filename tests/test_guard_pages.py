@@ -30,9 +30,11 @@ from mxlab.guards.counterparts import counterparts
 from mxlab.guards.data import every_row
 from mxlab.guards.engine import Guard
 from mxlab.guards.systems import IDS as SYSTEM_IDS
+from tools import guard_rows
 
 EXTENSIONS = {"colon_fence", "dollarmath", "substitution", "tasklist"}  # those of jupyter-book
-GUARDS = [row for row, _ in every_row()]
+ROWS = list(every_row())
+GUARDS = [row for row, _ in ROWS]
 IDS = [row.id for row in GUARDS]
 LISTS = {list_name(id) for id in SYSTEM_IDS}
 
@@ -254,6 +256,14 @@ def test_a_link_leads_to_the_whole_deployment(pages: dict[str, str]) -> None:
         lines = [item for run in answer["view"]["panels"][0]["runs"] for item in run["items"]]
         (mine,) = [item for item in lines if item["name"] == id]
         assert mine["status"] not in ("passes", "not-reached")
+
+
+@pytest.mark.parametrize(("row", "version"), ROWS[::11], ids=IDS[::11])
+def test_the_settings_of_the_explorers_are_what_the_search_finds(row: Guard, version: str) -> None:
+    """Of every eleventh row; that each trips, and is mended, is asked of all of them elsewhere."""
+    table = json.loads(guard_rows.FILE.read_text(encoding="utf-8"))["guards"]
+    again = json.loads(guard_rows.text({row.id: guard_rows.row(row, version)}))["guards"]
+    assert again[row.id] == table[row.id], "run python -m tools.guard_rows"
 
 
 def test_known_examples_are_what_they_say() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from textwrap import shorten
 from typing import Any
 
 from mxlab.errors import InputError, choose
@@ -37,7 +36,6 @@ _SAYS: Mapping[Status, tuple[str, str]] = {
     Status.NOT_REACHED: ("Not asked here", "not asked"),
     Status.UNKNOWN: ("Not known", "not known"),
 }
-_VALUES, _LONG = 8, 120  # numbers of a message that are listed, and their characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,8 @@ class Row:
 def explorer(rest: str) -> Explorer:
     """Return the explorer of the guard called ``rest``, or raise InputError with the nearest id.
 
-    >>> explorer("kv-hd32").answer({"head_dim": 96})["view"]["status"]
-    'passes'
+    >>> print(explorer("kv-hd32").answer({"head_dim": 96})["view"]["status"])
+    passes
     """
     row = _row(rest)
     return Explorer(
@@ -157,19 +155,16 @@ def _verdict(guard: Guard, found: Finding) -> Verdicts:
         message=message,
         notes=tuple(notes),
     )
-    what = SIGNS[found.status][1]
-    said = f'It says: "{message}"' if message else "It says nothing."
-    return Verdicts(id="verdict", title="Verdict", alt=f"{guard.id} {what}. {said}", items=(item,))
+    said = "with this text" if message else "without a text"
+    alt = f"{guard.id} {SIGNS[found.status][1]}{f', {said}' if speaks else ''}."
+    return Verdicts(id="verdict", title="Verdict", alt=alt, items=(item,))
 
 
 def _facts(guard: Guard, found: Finding) -> Facts:
     word = _SAYS[found.status][1]
     rows = [("condition", word, guard.predicate)]
-    if found.status not in _QUIET:
-        shown = list(found.values.items())[:_VALUES]
-        rows += [(name, shorten(str(value), _LONG), "in its text") for name, value in shown]
-        if guard.fallback not in ("", "none"):
-            rows.append(("instead", "", guard.fallback))
+    if found.status not in _QUIET and guard.fallback not in ("", "none"):
+        rows.append(("instead", "", guard.fallback))
     cost = f": {COSTS[guard.stage]}" if guard.stage in COSTS else ""
     rows.append(("stage", guard.stage, f"{STAGES[guard.stage]}{cost}"))
     alt = f"The condition is {word}. Stage {guard.stage}."

@@ -22,6 +22,9 @@ _WORDS: Mapping[Status | None, tuple[str, int]] = {
     None: ("impossible", colours.REFERENCE),
 }
 
+_NAMED = 4  # that pass, in words
+_CORNER, _HEADING = 14, 22  # characters, so that a phone shows cells beside them
+
 Paths = Mapping[str, tuple[str, Mapping[str, object]]]
 
 
@@ -50,14 +53,25 @@ def grid(
     text = {word: f"{SIGNS[word][0] if word else '–'} {_WORDS[word][0]}" for word in used}
     here = down.index(state[first.name]), across.index(state[second]) if rest else 0
     names = [first.label, *(control.label for control in rest)]
-    passing = sum(one is Status.PASSES for line in found for one in line)
+    shown_down = [_shown(first, paths, word) for word in down]
+    shown_across = [_shown(rest[0], paths, word) for word in across] if rest else ["verdict"]
+    passing = [
+        f"{first.label} {shown_down[r]}" + (f" with {names[1]} {shown_across[c]}" if rest else "")
+        for r, line in enumerate(found)
+        for c, one in enumerate(line)
+        if one is Status.PASSES
+    ]
+    corner = " / ".join(names)
+    where = f"Down: {names[0]}, across: {names[1]}. " if rest else ""
+    which = f": {'; '.join(passing[:_NAMED])}" if passing else ""
+    more = f" and {len(passing) - _NAMED} more" if len(passing) > _NAMED else ""
     return Grid(
         id="changes",
         title=f"What another {' or '.join(names)} does",
-        alt=f"{passing} of {len(down) * len(across)} pass.",
-        corner=" / ".join(names),
-        columns=tuple(_shown(rest[0], paths, one) for one in across) if rest else ("verdict",),
-        rows=tuple(_shown(first, paths, row) for row in down),
+        alt=f"{where}{len(passing)} of {len(down) * len(across)} pass{which}{more}.",
+        corner=corner if len(corner) <= _CORNER else "↓ / →",
+        columns=_cut(shown_across),
+        rows=_cut(shown_down),
         cells=tuple(tuple((text[one], used.index(one), -1) for one in line) for line in found),
         legend=tuple(_WORDS[word][0] for word in used),
         tones=tuple(_WORDS[word][1] for word in used),
@@ -92,3 +106,9 @@ def _shown(control: AnyControl, paths: Paths, word: int | str) -> str:
         return str(word)
     path, options = paths[control.name]
     return GPUS[str(word)].label if path == GPU else shown(options[str(word)])
+
+
+def _cut(names: Sequence[str]) -> tuple[str, ...]:
+    """Return headings that leave room for cells, unless two of them would be the same."""
+    cut = tuple(n if len(n) <= _HEADING else f"{n[: _HEADING - 3]}..." for n in names)
+    return cut if len(set(cut)) == len(cut) else tuple(names)

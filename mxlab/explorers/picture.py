@@ -41,7 +41,8 @@ def picture(title: str, view: View) -> str:
     y += 26
     for panel in view.panels:
         if isinstance(panel, Verdicts):
-            y = _stages(parts, panel, y)
+            if len(panel.items) > 1:  # of a single one the answer says it all
+                y = _stages(parts, panel, y)
         elif isinstance(panel, Grid) and panel.drawn:
             y = _grid(parts, panel, y)
         elif isinstance(panel, Drawing):

@@ -11,7 +11,8 @@ function control(spec, send, uid, get) {
   const guarded = { "data-lm-suppress-shortcuts": "true" }; // else JupyterLab eats the arrow keys
   const note = spec.help ? h("span", { class: "help", id: `${id}-help` }, spec.help) : "";
   const common = { id, ...guarded, "aria-describedby": spec.help ? `${id}-help` : null };
-  const label = h("label", { for: id }, spec.label);
+  const parts = spec.label.split(/(?<=_)/); // a long name breaks behind an underscore
+  const label = h("label", { for: id }, ...parts.flatMap((part) => [part, h("wbr")]).slice(0, -1));
   let show, fields;
   if (spec.kind === "choice") {
     const options = spec.options.map(([value, text]) => h("option", { value }, text));

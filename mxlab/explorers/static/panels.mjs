@@ -33,6 +33,7 @@ function verdicts(first, context) {
   let drawn = new Map(); // run as JSON -> its line, so that what did not change stays untouched
   const update = (panel) => {
     alt.textContent = panel.alt;
+    all.hidden = !panel.runs.some((run) => run.items[0].quiet);
     const active = context.root.activeElement;
     const focus = list.contains(active) && (active.href || active.closest("details")?.dataset.fold);
     const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.dataset.fold));
