@@ -3,10 +3,10 @@ VENV     ?= .venv
 PYTHON   ?= python3
 ARGS     ?=
 PORT     ?= 8000
+BELOW    ?=
 TRITON   ?= triton==3.9.0
 BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SITE     := _build/html
 # Jupyter refuses to run as root, as in a container, unless told
 AS_ROOT  := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
@@ -36,8 +36,8 @@ test-gpu:  ## the kernels' tests on this machine's GPU, with the torch that is i
 book: $(VENV)/.all node_modules/.mxlab  ## the site, built strictly, into _build/html
 	$(BIN)/python tools/build_book.py
 
-serve: book  ## the site on this machine (PORT=8000)
-	$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory $(SITE)
+serve: book  ## the site on this machine (PORT=8000; BELOW=mxlab as on a project's page)
+	$(BIN)/python tools/serve.py --port $(PORT) --below "$(BELOW)"
 
 lint: $(VENV)/.all  ## ruff and the strict type check
 	$(BIN)/ruff check .

@@ -50,7 +50,9 @@ def listing(app: Any, tree: nodes.document, page: str) -> None:
 
 
 def _row(app: Any, page: str, link: str, names: list[str]) -> nodes.list_item:
-    line = nodes.paragraph("", "", nodes.reference("", link, refuri=link), nodes.Text(", on "))
+    line = nodes.paragraph(
+        "", "", nodes.reference("", link, refuri=link, classes=["cited"]), nodes.Text(", on ")
+    )
     for number, name in enumerate(names[:4]):
         uri = app.builder.get_relative_uri(page, name)
         line += [nodes.Text(", " if number else "")]

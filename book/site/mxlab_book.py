@@ -9,7 +9,14 @@ from typing import Any
 
 from docutils import nodes  # type: ignore[import-untyped]
 
-from book.site import external_links, glossary_links, navigation, notebook_runs, page_head
+from book.site import (
+    citations,
+    external_links,
+    glossary_links,
+    navigation,
+    notebook_runs,
+    page_head,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -63,6 +70,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_directive("notebook-runs", notebook_runs.NotebookRunsDirective)
     app.connect("config-inited", use_own_templates)
     app.connect("config-inited", page_head.read_address)
+    app.connect("doctree-read", citations.link, priority=400)  # before they are gathered
     app.connect("doctree-read", external_links.gather)
     app.connect("doctree-read", glossary_links.link_first_uses)
     app.connect("env-purge-doc", external_links.forget)

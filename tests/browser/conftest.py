@@ -1,6 +1,5 @@
 """A chromium that can reach this machine only, the built site, and a JupyterLab."""
 
-import functools
 import json
 import os
 import shutil
@@ -12,11 +11,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from tools.serve import server
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("mxlab", "book", "notebooks", "tools", "_config.yml", "_toc.yml", "package-lock.json")
@@ -46,16 +46,6 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     yield context
     context.close()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
-        ".mjs": "text/javascript",
-        ".wasm": "application/wasm",
-    }
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
 
 
 def _newest(path: Path) -> float:
@@ -90,13 +80,12 @@ def html() -> Path:
 
 @pytest.fixture(scope="session")
 def site(html: Path) -> Iterator[str]:
-    """The built book served on this machine, below a folder as on a project page."""
-    handler = functools.partial(_Quiet, directory=str(html))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+    """The built book as ``make serve`` serves it, below a folder as on a project page."""
+    with server(html, below="mxlab", quiet=True) as serving:
+        thread = threading.Thread(target=serving.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        yield f"http://127.0.0.1:{serving.server_port}/mxlab"
+        serving.shutdown()
         thread.join()
 
 
@@ -125,23 +114,23 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     ]
     env = {k: v for k, v in os.environ.items() if k not in ("MXLAB_BOOK", "VSCODE_PID")}
     log = (home / "log").open("w")
-    server = subprocess.Popen(
+    jupyter = subprocess.Popen(
         command, env={**env, **places}, stdout=log, stderr=log, start_new_session=True
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        _wait_for(f"{address}/api", server)
+        _wait_for(f"{address}/api", jupyter)
         yield address, folder
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(20)
+        os.killpg(jupyter.pid, signal.SIGTERM)
+        jupyter.wait(20)
         log.close()
 
 
-def _wait_for(url: str, server: subprocess.Popen[bytes], seconds: float = 60) -> None:
+def _wait_for(url: str, jupyter: subprocess.Popen[bytes], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        assert server.poll() is None, "JupyterLab ended"
+        assert jupyter.poll() is None, "JupyterLab ended"
         try:
             with urllib.request.urlopen(url, timeout=2):
                 return

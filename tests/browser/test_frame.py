@@ -1,9 +1,11 @@
 """The frame around the pages in a browser: first paint, themes, icons, print, the lost page."""
 
+import functools
 import http.client
 import re
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from drive import axe, watch
@@ -106,15 +108,21 @@ def test_search_opens_from_the_keyboard_and_finds_a_fragment(
     assert watched.clean()
 
 
-def test_the_lost_page_offers_a_search(context: BrowserContext, site: str) -> None:
+def test_a_lost_address_offers_a_search_at_any_depth(context: BrowserContext, site: str) -> None:
     watched = watch(context)
     page = watched.page
-    page.goto(f"{site}/404.html")
+    answer = page.goto(f"{site}/book/guards/no/such/kv-hd32.html")
+    assert answer is not None and answer.status == 404
+    watched.errors.clear()  # chromium logs the 404 itself
     expect(page.get_by_role("heading", level=1)).to_have_text("This page is not here")
     assert axe(page, "body", rule="color-contrast") == []
-    page.get_by_role("searchbox").fill("kv-hd32")
+    for link in page.get_by_role("link").all():
+        assert context.request.get(link.evaluate("node => node.href")).ok
+    search = page.get_by_role("searchbox")
+    expect(search).to_have_value("kv-hd32")  # the address's last part
+    search.focus()
     page.keyboard.press("Enter")
-    page.wait_for_url("**/search.html?q=kv-hd32")
+    page.wait_for_url(f"{site}/search.html?q=kv-hd32")
     page.locator("ul.search > li a").first.wait_for()
     assert watched.clean()
 
@@ -154,14 +162,24 @@ def test_a_narrow_screen_does_not_scroll_sideways(
     assert page.evaluate(over) <= 1
 
 
-def test_the_site_is_served_by_a_plain_server_of_files(site: str, html: Path) -> None:
+def test_the_site_is_served_by_a_plain_server_of_files(html: Path) -> None:
     """What modules and WebAssembly need of a server is their type alone."""
-    host = urlsplit(site)
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
     folder = next((html / "_static/vendor").glob("mxlab-*/"))
-    connection = http.client.HTTPConnection(str(host.hostname), host.port)
-    for name, kind in ((folder / "face.mjs", "javascript"), (html / "book/index.html", "html")):
-        connection.request("GET", f"{host.path}/{name.relative_to(html).as_posix()}")
-        answer = connection.getresponse()
-        assert answer.status == 200 and kind in str(answer.getheader("Content-Type"))
-        answer.read()
-    connection.close()
+    handler = functools.partial(Quiet, directory=str(html))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+        for name, kind in ((folder / "face.mjs", "javascript"), (html / "book/index.html", "html")):
+            connection.request("GET", f"/{name.relative_to(html).as_posix()}")
+            answer = connection.getresponse()
+            assert answer.status == 200 and kind in str(answer.getheader("Content-Type"))
+            answer.read()
+        connection.close()
+        server.shutdown()
+        thread.join()
