@@ -14,6 +14,8 @@ from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
 from mxlab.explorers.picture import picture
 from mxlab.explorers.protocol import read_state
 
+#: the explorers, and some of the guards' own
+NAMES = (*EXPLORERS, "guard:wsp-deepgemm", "guard:kv-page128", "guard:ao-import-dtype")
 _LETTER = 6.6  # the width of a digit in a text of 12 units
 
 
@@ -29,7 +31,7 @@ def views(name: str) -> list[View]:
     return made
 
 
-@pytest.mark.parametrize("name", list(EXPLORERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_cell_has_a_colour_that_the_legend_names(name: str) -> None:
     for view in views(name):
         for panel in view.panels:
@@ -62,7 +64,7 @@ def extent(shape: Shape) -> tuple[float, float]:
             return min(shape.at[::2]), max(shape.at[::2])
 
 
-@pytest.mark.parametrize("name", list(EXPLORERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_drawn_lies_on_its_sheet_and_no_text_on_another(name: str) -> None:
     for view in views(name):
         for panel in view.panels:
@@ -90,7 +92,7 @@ def test_what_is_drawn_lies_on_its_sheet_and_no_text_on_another(name: str) -> No
                     assert end <= start + 1, (panel.id, one, other, view.answer)
 
 
-@pytest.mark.parametrize("name", list(EXPLORERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_view_is_said_in_words_and_drawn(name: str) -> None:
     for view in views(name):
         assert view.answer[-1:] in ".!?" and "\n" not in view.answer, view.answer

@@ -13,15 +13,21 @@ import pytest
 from explorer_states import states
 
 from mxlab.explorers import EXPLORERS, answer
+from mxlab.guards.data import every_row
 from tools.site_assets import build, compiled, package_zip
 
 ROOT = Path(__file__).parents[1]
 STATES = 200
+#: one guard of each system and subject, each in its own explorer
+GUARDS = {(row.system, row.subject): f"guard:{row.id}" for row, _ in every_row()}.values()
+OF_A_GUARD = 12
 
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, list[str]]:
-    return {name: states(name, STATES) for name in EXPLORERS}
+    return {name: states(name, STATES) for name in EXPLORERS} | {
+        name: states(name, OF_A_GUARD) for name in GUARDS
+    }
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +71,16 @@ def test_pyodide_answers_byte_for_byte(
     assert len(statuses) >= 2
 
 
+def test_pyodide_answers_for_guards_of_every_kind(
+    asked: dict[str, list[str]], answers: dict[str, list[str]]
+) -> None:
+    assert len(GUARDS) > 20
+    expected = {name: [answer(name, state) for state in asked[name]] for name in GUARDS}
+    assert {name: answers[name] for name in GUARDS} == expected
+    texts = [text for told in expected.values() for text in told]
+    assert len(set(texts)) > len(texts) // 2 and not [t for t in texts if "fault in mxlab" in t]
+
+
 def test_the_zip_has_the_same_bytes_each_time_and_no_more_than_the_page_needs() -> None:
     data = package_zip(ROOT / "mxlab")
     assert data == package_zip(ROOT / "mxlab")
@@ -72,7 +88,7 @@ def test_the_zip_has_the_same_bytes_each_time_and_no_more_than_the_page_needs() 
     assert "mxlab/explorers/will_it_run.py" in names and "mxlab/guards/engine.py" in names
     assert "mxlab/exercises/checker.py" in names and "mxlab/exercises/puzzles.py" not in names
     tables = {name for name in names if not name.endswith(".py")}
-    assert {"mxlab/data/models.json", "mxlab/data/bench.json"} <= tables
+    assert {f"mxlab/data/{name}.json" for name in ("models", "bench", "guard_rows")} <= tables
     assert all(name.startswith("mxlab/data/") for name in tables)
     assert not {"mxlab/explorers/widget.py", "mxlab/arrays.py", "mxlab/cli/__init__.py"} & {*names}
 
