@@ -25,6 +25,7 @@ _TABLES: tuple[tuple[str, str], ...] = (
     ("families_moe_new", "MOE_NEW"),
     ("families_dense_old", "DENSE_OLD"),
     ("families_remote", "REMOTE"),
+    ("families_text", "TEXT"),
     ("families_encoders", "ENCODERS"),
 )
 
@@ -62,7 +63,7 @@ def find_family(config: Section) -> Family | None:
     """Return the recipe for a config, or None when the table has none.
 
     An architecture that is written decides; model_type is asked only where it is unknown, and then
-    the result is the family of that type.
+    the result is the family of that type. A model that wraps a known decoder has the decoder's.
 
     >>> find_family(Section({"architectures": ["Qwen3ForCausalLM"]})).name
     'qwen3'
@@ -73,4 +74,8 @@ def find_family(config: Section) -> Family | None:
         found = next((row for row in families() if architecture in row.architectures), None)
     if found is None and model_type:
         found = next((row for row in families() if model_type in row.model_types), None)
+    if found is None:
+        from mxlab.models.wrapped import wrapped_family
+
+        found = wrapped_family(config, find_family)
     return found

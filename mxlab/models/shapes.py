@@ -13,6 +13,7 @@ from mxlab.models.kv_cache import KvCache
 from mxlab.models.linear import Linear
 from mxlab.models.mlp import lay_out_head
 from mxlab.models.model import Model, Source, read_model
+from mxlab.models.wrapped import inner
 
 if TYPE_CHECKING:
     from mxlab.models.differences import Difference
@@ -125,8 +126,7 @@ def _mark_unquantized(family: Family | None, row: Linear) -> Linear:
 def _derive(
     family: Family, config: Section, tp: int, ep: int, attn_dp: int = 1
 ) -> tuple[Build, KvCache | None]:
-    nested = config.section(family.nested) if family.nested else None
-    decoder = nested or config
+    decoder = inner(config, family.nested) or config
     build = Build(config=decoder, tp=tp, ep=ep, block=family.block, keys=family.keys)
     if attn_dp > 1 and family.attention_dp:
         build.attn_dp = attn_dp
@@ -222,6 +222,8 @@ def shapes(source: Source, tp: int = 1, ep: int = 1, attn_dp: int = 1) -> Shapes
     for key in ("text_config", "vision_config"):
         section.section(key)  # refuses a list or a string there, whatever the family
     family = find_family(section) if architecture or model_type else None
+    if family is not None:
+        family = _without_head(family, architecture)
     build: Build | None = None
     cache: KvCache | None = None
     notes = model.notes
@@ -245,7 +247,7 @@ def shapes(source: Source, tp: int = 1, ep: int = 1, attn_dp: int = 1) -> Shapes
     if build is None:
         unknown = unknown or _unknown_layers(section, architecture, model_type)
         build = Build(config=section, tp=tp, ep=ep, block="", unknown=list(unknown))
-    elif family is not None and architecture and architecture not in family.architectures:
+    elif family is not None and architecture and _by_type(family, architecture, model_type):
         build.notes.append(
             f"no recipe for architecture {quote(architecture)}: read as its model_type "
             f"{quote(model_type)}"
@@ -270,6 +272,25 @@ def shapes(source: Source, tp: int = 1, ep: int = 1, attn_dp: int = 1) -> Shapes
         differences=differences,
         model=model,
     )
+
+
+#: how the names of classes end that give an embedding, a score or a label and no token
+_HEADLESS = ("Model", "Classification", "QuestionAnswering", "Retrieval")
+_GENERATING = ("LMHeadModel", "ChatModel", "LMModel")
+
+
+def _without_head(family: Family, architecture: str) -> Family:
+    """Return the family without its output head where the class is a known body of another use."""
+    known = architecture in family.architectures or architecture.endswith(_GENERATING)
+    if family.head is None or family.nested or known or not architecture.endswith(_HEADLESS):
+        return family
+    note = f"{quote(architecture)} has no output head over the vocabulary; a head of its own is not"
+    return replace(family, head=None, notes=(*family.notes, f"{note} listed"))
+
+
+def _by_type(family: Family, architecture: str, model_type: str) -> bool:
+    """Tell whether only the model_type named the family."""
+    return architecture not in family.architectures and model_type in family.model_types
 
 
 def tp_that_load(source: Source, limit: int = 64) -> tuple[int, ...]:
