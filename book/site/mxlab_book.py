@@ -16,6 +16,7 @@ from book.site import (
     navigation,
     notebook_runs,
     page_head,
+    streams,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -64,6 +65,7 @@ def _is_thebe(asset: Any) -> bool:
 
 def setup(app: Any) -> dict[str, bool]:
     """Connect the handlers."""
+    streams.install()
     app.add_node(external_links.ExternalLinks)
     app.add_node(notebook_runs.NotebookRuns)
     app.add_directive("external-links", external_links.ExternalLinksDirective)
