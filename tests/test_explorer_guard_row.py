@@ -76,6 +76,7 @@ def test_it_opens_where_the_guard_speaks(row: Guard, version: str) -> None:
     said = ran(view.python)
     assert (said.status, said.message, said.because) == (item.status, item.message, item.because)
     assert said.version == version
+    assert said.fixes == tuple(text for what, text in item.notes if what == "fix")
     if row.messages and item.message:
         values = row.check(facts(**arguments(_settings(row, state)))).values
         assert item.message in [fill(message, values) for message in row.messages]
