@@ -16,7 +16,7 @@ from mxlab.exercises.checker import Exercise, difference, kind
 from mxlab.explorers import answer, explorer, question_code
 from mxlab.explorers.question_literal import literal
 from mxlab.explorers.still import still
-from tools.site_assets import compiled, package_zip
+from tools.site_assets import package_zip
 
 ROOT = Path(__file__).parents[1]
 ALL = [row for chapter in CHAPTERS for row in exercises(chapter).values()]
@@ -266,7 +266,7 @@ def test_pyodide_says_what_the_kernel_says_and_runs_the_reader_s_functions(tmp_p
     node = shutil.which("node")
     assert node and (ROOT / "node_modules" / "pyodide").is_dir(), "needs node and: npm ci"
     archive = tmp_path / "mxlab.zip"
-    archive.write_bytes(compiled(package_zip(ROOT / "mxlab")))
+    archive.write_bytes(package_zip(ROOT / "mxlab"))
     asked: dict[str, list[str]] = {}
     for row in VALUES:
         texts = [typed(row.spec()), *(typed(one.spec()) for one in row.mistakes), "1 2", "(" * 39]
