@@ -132,6 +132,10 @@ EXERCISES = (
                 says="An amax below 2^-119 would get a negative byte: the least is 0.",
             ),
             Mistake(
+                spec=lambda bits: max((bits >> MANTISSA) - 8 + (bits & 0x7FFFFF > 0x600000), 0),
+                says="An exponent field of 255 is no number: infinity and NaN give byte 255.",
+            ),
+            Mistake(
                 spec=_in_logs,
                 says="That is log2 in float32: just above 448 * 2^n it rounds down to n.",
             ),

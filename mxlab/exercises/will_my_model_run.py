@@ -78,6 +78,10 @@ EXERCISES = (
                 "transposed. Column-parallel cuts N.",
             ),
             Mistake(
+                spec=lambda n, k, tp, split: (n // tp, k // tp),
+                says="Only one side is cut, and of a replicated layer none.",
+            ),
+            Mistake(
                 spec=lambda n, k, tp, split: (
                     (n, k) if split == "replicated" else (n // tp, k // tp)
                 ),
