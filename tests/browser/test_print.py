@@ -46,7 +46,7 @@ PRESSED = """() => {
 
 def squashed(text: str) -> str:
     """Letters alone: a PDF breaks lines, knows no spaces at their ends, and hides hyphens there."""
-    return re.sub(r"[\s\u00ad\ufffe\u2060#-]+", "", text)
+    return re.sub(r"[\s\x00-\x1f\u00ad\ufffe\u2060#-]+", "", text)
 
 
 @contextmanager
