@@ -12,6 +12,7 @@ import pytest
 from mxlab.cli import main
 from mxlab.explain import explain, page
 from mxlab.explorers import answer, drawn, explorer
+from mxlab.explorers.will_it_run_lines import SIGNS
 from mxlab.guards import GUARDS, Deployment, KvCacheFacts, LinearFacts, Status, check
 from mxlab.guards.engine import fill
 from mxlab.guards.values import FP8_GEMM_BACKEND
@@ -133,7 +134,8 @@ def test_the_check_is_asked_again_with_the_numbers_of_the_message() -> None:
                 )  # fmt: skip
                 said = check(where, config=CHECKPOINT, kv_cache=KvCacheFacts(size, size, 8))
                 status = next(v.status for v in said if v.guard == "kv-hd32")
-                assert text[2:] == status.value.replace("-", " ")
+                word = status.value.replace("-", " ")
+                assert text == (word if word == "not reached" else f"{SIGNS[status][0]} {word}")
         assert ("✕ stops" in grid["text"][0]) == (size == 80)
 
 

@@ -100,11 +100,12 @@ def _bands(shape: KVShape) -> tuple[str, ...]:
 
 
 def codes(shape: KVShape, which: str, place: Place) -> Grid:
-    """Return the codes of one token and head: a row for each block of 32."""
+    """Return the codes of one token and head: two rows for each block of 32."""
     groups, slot, head = shape.scales_per_head, place.slot, place.head
     start = shape.code_offset(slot, head, 0)
     keys = [shape.scale_offset(slot, head, group) for group in range(groups)]
     first = shape.code_offset(slot, head, BLOCK * place.block)
+    lines = range(0, BLOCK * groups, LINE)  # of 16 codes: 32 are too wide to be seen at once
     return Grid(
         id="codes",
         title=f"The codes of {which}, slot {slot:,}, head {head}: which byte",
@@ -112,20 +113,20 @@ def codes(shape: KVShape, which: str, place: Place) -> Grid:
         f"{first + 31:,} share the scale at byte {keys[place.block]:,} of the scales. "
         "Enter or a click takes a value.",
         corner="values from",
-        columns=tuple(f"+{i}" for i in range(BLOCK)),
-        rows=tuple(str(BLOCK * group) for group in range(groups)),
+        columns=tuple(f"+{i}" for i in range(LINE)),
+        rows=tuple(str(line) for line in lines),
         cells=[
-            [(str(start + BLOCK * group + i), int(group != place.block), keys[group])
-             for i in range(BLOCK)]
-            for group in range(groups)
+            [(str(start + line + i), int(line // BLOCK != place.block), keys[line // BLOCK])
+             for i in range(LINE)]
+            for line in lines
         ],
         legend=("the block of the chosen value", "other blocks"),
         tones=(colours.SCALE, colours.REFERENCE),
         say="Value {row} {column}: its code is byte {text}",
-        sample=tuple(dict.fromkeys((0, place.block, groups - 1))),
+        sample=tuple(dict.fromkeys((0, 1, 2 * place.block, 2 * place.block + 1, 2 * groups - 1))),
         sets="dim",
-        values=[[BLOCK * group + i for i in range(BLOCK)] for group in range(groups)],
-        chosen=((place.block, place.dim % BLOCK),),
+        values=[[line + i for i in range(LINE)] for line in lines],
+        chosen=(divmod(place.dim, LINE),),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import lru_cache
+from math import frexp, isfinite
 
 from mxlab.codec import Decoded, Encoded, decode, encode
 from mxlab.errors import InputError
@@ -240,7 +241,16 @@ def _why(encoded: Encoded, fmt: Format) -> str:
 
 
 def _short(d: Decoded) -> str:
-    return _value(d, 4 if d.value != d.value or abs(d.value) >= 0.1 else 3)
+    """Return a value in few characters: 16 columns of them fit the page."""
+    size = abs(d.value)
+    if not isfinite(size) or size == 0 or frexp(size)[0] == 0.5:  # a power of two
+        return _value(d, 4 if size >= 0.1 else 3)
+    if size >= 1:
+        return f"{d.value:g}"
+    if size >= 0.001:
+        return f"{d.value:.{4 if size >= 0.1 else 3 if size >= 0.01 else 2}g}"
+    digits, power = f"{d.value:.1e}".split("e")
+    return f"{digits}e{int(power)}"
 
 
 @lru_cache(maxsize=3)
@@ -277,6 +287,7 @@ def _codes(fmt: Format, code: int, other: int) -> Grid:
         legend=tuple(text for text, _ in _KINDS.values()),
         tones=tuple(tone for _, tone in _KINDS.values()),
         say="Code {row}{column}: {text}",
+        wide=True,
         sample=(0, 3, 7),
         sets="code",
         values=_VALUES,

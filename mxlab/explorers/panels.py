@@ -100,7 +100,8 @@ class Grid(Panel):
 
     ``cells[row][column]`` is (text, tone, key): ``tone`` is an index into ``legend``, or -1 for a
     cell that holds nothing; cells of any two grids of a view that have the same ``key`` are the
-    same thing seen twice. ``say`` is the sentence for one cell, with {row}, {column} and {text}.
+    same thing seen twice. ``say`` is the sentence for one cell, with {row}, {column}, {text} and
+    {legend}, the word of its tone.
     ``sample`` are the rows that the still table shows; ``drawn`` grids are in the still picture.
     A click, Enter or Space on a cell sets the control ``sets`` to ``values[row][column]``, unless
     that is None; ``chosen`` cells are those that the state holds. ``sets`` may name several

@@ -227,7 +227,7 @@ def _map(both: Both, top: int, left: int) -> Grid:
         cells=cells,
         legend=_LEGEND,
         tones=_TONES,
-        say="Row {row}, column {column}: {text}",
+        say="Row {row}, column {column}: {legend}",
         drawn=True,
         sample=tuple(range(0, BLOCK, 8)),
     )

@@ -47,8 +47,10 @@ def opened(shared: BrowserContext, site: str, html: Path) -> Iterator[Opener]:
             f'<meta name="viewport" content="width=device-width, initial-scale=1">'
             f'<title>{name}</title>{links}<link rel="icon" href="data:,">'
             '<script defer src="../_static/vendor/mxlab-boot.js"></script></head><body>'
-            f'<main class="bd-content"><h1>{name}</h1>'
-            f"{still(explorer(name), state, f'{name}-1')}</main></body></html>"
+            '<main class="bd-main"><div class="bd-content"><div class="bd-article-container">'
+            f'<article class="bd-article"><h1>{name}</h1>'
+            f"{still(explorer(name), state, f'{name}-1')}"
+            "</article></div></div></main></body></html>"
         )
 
         def fulfil(route: Route) -> None:
@@ -102,6 +104,8 @@ def test_it_is_right_accessible_narrow_and_can_be_taken_away(opened: Opener, nam
             page.set_viewport_size({"width": width, "height": 900})
             over = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(over) <= 1, f"{when}: {width} px scroll sideways"
+            taken = page.evaluate("document.querySelector('.mxlab-explorer').clientWidth")
+            assert taken > min(width, 700) - 64, f"{when}: {width} px, and {taken} for the explorer"
 
     looked_at("still")
     start(page)

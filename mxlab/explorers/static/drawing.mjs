@@ -2,6 +2,7 @@
 
 import { h, write } from "./dom.mjs";
 
+const HINT = "Point at a mark to read it.";
 const SVG = "http://www.w3.org/2000/svg";
 
 function s(tag, attributes, ...children) {
@@ -50,7 +51,7 @@ export function drawing(first, context, frame) {
     sheet.style.minWidth = `${Math.min(panel.width, 640)}px`; // below that, texts are too small
     sheet.style.maxWidth = `${1.5 * panel.width}px`;
     say.hidden = !panel.shapes.some((shape) => shape[8]);
-    say.textContent = "";
+    say.textContent = HINT;
     legend.hidden = !panel.legend.length;
     legend.replaceChildren(...panel.legend.map(([tone, text]) => h("li", {},
       h("span", { class: `swatch ${tone < 0 ? "none" : `t${tone}`}`, "aria-hidden": "true" }),

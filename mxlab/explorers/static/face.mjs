@@ -21,6 +21,17 @@ function dress(root, css) {
   }
 }
 
+/** Narrow panels stand two to a row where there is room; one that is left over has the row. */
+function pair(panels) {
+  let open; // the first of a row
+  for (const node of [...panels, undefined]) {
+    const whole = !node || /\b(verdicts|drawing|wide)\b/.test(node.className);
+    if (open) open.classList.toggle("alone", whole);
+    open = whole || open ? undefined : node;
+    if (node && !open) node.classList.remove("alone");
+  }
+}
+
 function render({ model, el }) {
   const spec = model.get("spec"), uid = `mx${(faces += 1)}`;
   const host = h("div", { class: "mxlab-face", "data-lm-suppress-shortcuts": "true" });
@@ -88,6 +99,7 @@ function render({ model, el }) {
       drawn.get(id).node.remove();
       drawn.delete(id);
     }
+    pair([...panels.children]);
   };
   const warn = () => {
     const text = model.get("notice") ?? "";

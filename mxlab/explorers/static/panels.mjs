@@ -90,8 +90,13 @@ function grid(first, context) {
   const legend = h("ul", { class: "legend" });
   const alt = h("p", { class: "alt", id: `${uid}-alt` });
   const say = h("p", { class: "say" });
-  const table = h("table", { class: first.large ? "grid large" : "grid", role: "grid", "aria-label": first.title,
-    "aria-describedby": `${uid}-alt`, "data-lm-suppress-shortcuts": "true" });
+  const marks = first.text.every((row) => row.every((text) => text.length < 3)); // a map of signs
+  const looks = ["grid", first.large && "large", first.columns.length > 8 && "dense",
+    first.columns.length > 15 && marks && "map"];
+  const table = h("table", { class: looks.filter(Boolean).join(" "), role: "grid",
+    "aria-label": first.title, "aria-describedby": `${uid}-alt`,
+    "data-lm-suppress-shortcuts": "true" });
+  table.style.setProperty("--mx-columns", first.columns.length);
   const node = frame(first, alt, legend, h("div", { class: "scroll" }, table), say);
   const rows = first.rows.map((name) =>
     h("tr", {}, h("th", { scope: "row" }, name), ...first.columns.map(() =>
@@ -106,8 +111,9 @@ function grid(first, context) {
   const place = (td) => [td.parentNode.sectionRowIndex, td.cellIndex - 1];
   const sentence = (r, c) => (panel.tone[r][c] < 0
     ? `${panel.corner} ${panel.rows[r]}, ${panel.columns[c]}: ${panel.nothing}`
-    : panel.say.replace(/\{(row|column|text)\}/g, (_, what) =>
-      ({ row: panel.rows[r], column: panel.columns[c], text: panel.text[r][c] })[what]));
+    : panel.say.replace(/\{(row|column|text|legend)\}/g, (_, what) =>
+      ({ row: panel.rows[r], column: panel.columns[c], text: panel.text[r][c],
+        legend: panel.legend[panel.tone[r][c]] })[what]));
   const point = (td) => {
     const [r, c] = place(td);
     say.textContent = sentence(r, c);
