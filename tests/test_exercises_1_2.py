@@ -59,7 +59,7 @@ CLAIMS = {
         ("the numbers that can come back are 64 apart", " 512 to  1024         22     64"),
         ("Among the smallest they are 4 apart", "  32 to    64          2      4"),
         ("Then 957 / 2 = 478.5", "byte 128: 957 / 2 = 478.5\n-> code 0x7E -> 896"),
-        ("Seven values *saturate*", "7 of 32 lie beyond 448 * 2 and come back as it"),
+        ("Seven values *saturate*", "7 of 32 lie beyond 448 * 2 and come back as that"),
         ("From 129 to 138 nothing changes", "the same 32 numbers come back for bytes 129 to 138"),
         ("one too low, and 6 dB are gone", "128         2     7           0          0   27.6 dB"),
         ("6 dB are gone", "129         4     0           0          0   33.8 dB"),
