@@ -41,13 +41,14 @@ def test_every_heading_is_the_exact_text(html: Path) -> None:
 
 
 def test_pages_are_light(html: Path) -> None:
-    """Without an explorer a page is its text; the list of all guards is not on each of them."""
+    """A page is its text and its own small explorer; the list of all guards is on none of them."""
     sizes = {guard.id: (html / page(guard)).stat().st_size for guard in GUARDS}
-    live = {id for id in sizes if "mxlab-explorer" in (html / page_of(id)).read_text("utf-8")}
-    assert 20 < len(live) < len(sizes) / 2
-    assert max(sizes[id] for id in sizes if id not in live) < 100_000
-    assert sorted(sizes.values())[len(sizes) // 2] < 60_000
-    assert max(sizes[id] for id in live) < 250_000
+    for guard in GUARDS:
+        text = (html / page(guard)).read_text("utf-8")
+        assert text.count('class="mxlab-explorer"') == 1, guard.id
+        assert f'id="guard-{guard.id}"' in text
+    assert sorted(sizes.values())[len(sizes) // 2] < 50_000
+    assert max(sizes.values()) < 90_000
 
 
 def page_of(id: str) -> str:
