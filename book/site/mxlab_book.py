@@ -72,6 +72,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_directive("notebook-runs", notebook_runs.NotebookRunsDirective)
     app.connect("config-inited", use_own_templates)
     app.connect("config-inited", page_head.read_address)
+    app.connect("config-inited", search_messages.write)
     app.connect("doctree-read", citations.link, priority=400)  # before they are gathered
     app.connect("doctree-read", external_links.gather)
     app.connect("doctree-read", glossary_links.link_first_uses)
