@@ -16,7 +16,7 @@ from book.site import (
     navigation,
     notebook_runs,
     page_head,
-    streams,
+    search_messages,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
