@@ -17,6 +17,7 @@ from book.site import (
     notebook_runs,
     page_head,
     search_messages,
+    streams,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
