@@ -43,7 +43,8 @@ def test_a_cell_has_a_colour_that_the_legend_names(name: str) -> None:
                 assert tones <= {-1, *range(len(panel.legend))}, (panel.id, tones)
                 for row, column in panel.chosen:
                     assert 0 <= row < len(panel.rows) and 0 <= column < len(panel.columns)
-                assert set(re.findall(r"\{(\w*)\}", panel.say)) <= {"row", "column", "text"}
+                named = set(re.findall(r"\{(\w*)\}", panel.say))
+                assert named <= {"row", "column", "text", "legend"}
             elif isinstance(panel, Facts):
                 assert all(-1 <= tone < len(TONES) for tone in panel.tones)
 
