@@ -71,7 +71,7 @@ def all_say_it(page: Page) -> None:
 
 @pytest.fixture(scope="module")
 def live(browser: Browser, lab: tuple[str, Path]) -> Iterator[Watched]:
-    cells = [
+    cells: list[dict[str, object]] = [
         {"cell_type": "code", "id": f"c{i}", "metadata": {}, "outputs": [], "source": source,
          "execution_count": None}
         for i, source in enumerate(CELLS)
