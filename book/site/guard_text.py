@@ -21,9 +21,10 @@ _VALUE = rf"(?:\d+|[a-z0-9]+(?:_[a-z0-9]+)+|{'|'.join(sorted(_NAMES, key=len, re
 # What reads as code in a sentence: flags, shapes, names with underscores, comparisons.
 _CODE = re.compile(
     rf"--[a-z][a-z0-9-]*(?:[= ]{_VALUE}(?![\w-]))?"
+    r"|\b[A-Za-z]\w* (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
     r"|[A-Za-z0-9_./-]+\.(?:py|cu|cuh|cpp|json)(?::[0-9,-]+)?"
     r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
-    r"|\[[0-9 ,]+\]|\b[A-Za-z]+ (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
+    r"|\[[0-9 ,]+\]"
 )
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~&^@!])")
 

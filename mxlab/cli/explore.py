@@ -11,7 +11,8 @@ from mxlab.explorers.panels import AnyPanel, Drawing, Facts, Grid, Item, Verdict
 
 EXAMPLES = """examples:
   mxlab explore will_it_run
-  mxlab explore will_it_run gpu=h200 k=7392 tp=2 --json"""
+  mxlab explore will_it_run gpu=h200 k=7392 tp=2 --json
+  mxlab explore guard:kv-hd32 head_dim=96"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

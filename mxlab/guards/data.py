@@ -84,6 +84,7 @@ def row_json(guard: Guard, version: str) -> dict[str, Any]:
         "counterparts": list(counterparts(guard)),
         "source": guard.source,
         "page": f"book/guards/{guard.id}.html",
+        "explorer": f"guard:{guard.id}",
     }
 
 
@@ -178,6 +179,7 @@ def schema() -> dict[str, Any]:
         "counterparts": {**ids, "description": "rows of other systems about the same thing"},
         "source": text,
         "page": {**text, "description": "relative to the site"},
+        "explorer": {**text, "description": "what mxlab explore takes: the check, set to trip"},
     }
     head: dict[str, Any] = {
         "schema": {"const": 1},
