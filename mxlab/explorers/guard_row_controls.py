@@ -44,14 +44,14 @@ GROUPS: Mapping[str, str] = {
 _LABELS: Mapping[str, str] = {
     GPU: "GPU",
     "deployment.architecture": "architectures[0]",
-    "deployment.toolkit": "CUDA or ROCm",
+    "deployment.toolkit": "toolkit (CUDA, ROCm)",
     "deployment.tp": "--tp-size",
     "deployment.ep": "--ep-size",
     "deployment.draft_model": "draft model",
     "deployment.flashinfer_a2a_dispatch_type": "--flashinfer-a2a-dispatch-type",
     "packages.flashinfer": "FlashInfer",
     "packages.deep_gemm": "DeepGEMM",
-    CONFIG: "present",
+    CONFIG: "quantization_config",
 }
 #: settings that are no launch flag
 _FACTS = frozenset(
