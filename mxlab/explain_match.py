@@ -27,7 +27,10 @@ _RANK = re.compile(
 _TRACEBACK = b"Traceback (most recent call last)"
 _ESCAPED_QUOTE = re.compile(rb"\\+(?=[\"'])")
 # What stands around a message that has its place for itself: \x82, \xe2 are those of a box frame.
-_ALONE_LEFT = re.compile(rb"(?:^|[\n\v>\"'`\x82\x83]|[:\]] ?)[ \t]*$")
+_ALONE_LEFT = re.compile(
+    rb"(?:^|[\n\r\v>\"'`\x82\x83]|[:\]] ?|(?::\d{1,6}|ERROR|WARNING|INFO|CRITICAL) - )[ \t]*$"
+)
+_ALONE = 32  # bytes before a message in which a log's own words stand
 _ALONE_RIGHT = re.compile(rb"[ \t.]*(?:$|[\r\n\v\"'`\\|\xe2])")
 
 
@@ -193,6 +196,7 @@ def _stands_alone(view: View, found: Template, start: int, end: int) -> bool:
         return False
     if not found.short:
         return True
+    left = view.raw[max(0, raw_start - _ALONE) : raw_start]
     return bool(_ALONE_LEFT.search(left)) and bool(_ALONE_RIGHT.match(right))
 
 

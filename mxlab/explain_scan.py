@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mxlab.explain_index import Index, Place, Template
 from mxlab.explain_match import Hit, Window, strongest
+from mxlab.explain_prefix import strip_first
 from mxlab.explain_text import flatten, strip_noise
 
 TAIL = 1 << 16  # the end of a log, kept for fragments and for the nearest guards
@@ -75,7 +76,7 @@ class Scan:
         kept, flat_base, done = b"", 0, 0
         pending: list[Hit] = []
         for chunk, is_last in _with_last(chunks):
-            raw = strip_noise(kept + chunk)
+            raw = strip_noise(kept + (chunk if self.size else strip_first(chunk)))
             flat = flatten(raw)
             line = 1 + self.newlines - kept.count(b"\n")
             kept = b"" if is_last else raw[-_OVERLAP:]

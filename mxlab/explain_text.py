@@ -11,6 +11,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import compress
 
+from mxlab.explain_prefix import strip_prefixes
+
 JsonValue = None | bool | int | float | str | list["JsonValue"]
 
 _QUOTES = b"\"'`\\|"  # quotes of logs, escapes, and the frame of a boxed traceback
@@ -22,6 +24,16 @@ _ANSI = re.compile(rb"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\^\[)\[[0-9;:?]{0,24}[A-
 _ANSI_SIGNS = (b"\x1b[", b"^[[", b"\\u001", b"\\x1", b"\\033")
 # Signs that JSON encoders of some languages write as escapes: Docker's logs hold them.
 _JSON_SIGNS = {b"\\u003c": b"<", b"\\u003e": b">", b"\\u0026": b"&", b"\\u0027": b"'"}
+# Pages and their copies; an ampersand only where no other sign appears in its place.
+_AMPERSAND = re.compile(rb"&amp;(?!#|amp|lt|gt|quot|nbsp)")
+_HTML_SIGNS = {
+    b"&lt;": b"<",
+    b"&gt;": b">",
+    b"&quot;": b'"',
+    b"&#x27;": b"'",
+    b"&#39;": b"'",
+    b"&nbsp;": b" ",
+}
 # The column at the right edge that says who logged the line; the message goes on below it.
 _SOURCE_COLUMN = re.compile(rb"[ \t]{2}[A-Za-z_]\w{0,60}\.py:\d{1,6}[ \t]{0,200}(?=\r?\n)")
 _SOURCE_AT_END = re.compile(rb"\.py:\d{1,6}[ \t]{0,200}\r?\n")  # quick: it starts with plain text
@@ -62,6 +74,11 @@ def strip_noise(raw: bytes) -> bytes:
         raw = _ANSI.sub(b"", raw)
     if _SOURCE_AT_END.search(raw):
         raw = _SOURCE_COLUMN.sub(b"", raw)
+    raw = strip_prefixes(raw)
+    if b"&" in raw:
+        for escape, mark in _HTML_SIGNS.items():
+            raw = raw.replace(escape, mark)
+        raw = _AMPERSAND.sub(b"&", raw)
     if not escaped:
         return raw
     if b"\\u00" in raw:
