@@ -272,3 +272,39 @@ def test_numbers_are_typed_pasted_stepped_dragged_and_opened(
     holds(0)
     assert page.url.startswith(watched.page.url.split("#")[0])
     assert watched.clean()
+
+
+def test_a_worker_that_hangs_is_ended_and_back_with_the_last_view_kept(
+    opened: Opener, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code 13 is made to loop for ever where Python would answer."""
+
+    def spin(route: Route) -> None:
+        source = route.fetch().text()
+        asked = "onmessage = ({ data }) => {"
+        assert asked in source
+        loop = f"{asked} if (data.state.includes('\"code\":13,')) for (;;);"
+        route.fulfill(body=source.replace(asked, loop), content_type="text/javascript")
+
+    watched = opened("one_byte", live=False)
+    page = watched.page
+    page.route("**/worker.mjs*", spin)
+    start(page)
+    code = page.get_by_role("spinbutton", name="Code")
+    before = said("one_byte", code=0x39)
+    expect(line(page)).to_have_text(before)
+    times = []
+    for _ in range(2):
+        code.fill("13")
+        begun = page.evaluate("performance.now()")
+        page.get_by_text("took more than 2 seconds").wait_for()
+        stopped = page.evaluate("performance.now()")
+        expect(line(page)).to_have_text(before)
+        code.fill("57")
+        page.get_by_text("took more than 2 seconds").wait_for(state="hidden")
+        times.append((stopped - begun, page.evaluate("performance.now()") - stopped))
+    expect(line(page)).to_have_text(before)
+    assert all(stop > 1900 for stop, _ in times)
+    with capsys.disabled():
+        print(f" [stopped, then back, ms: {[tuple(map(round, t)) for t in times]}]", end="")
+    assert watched.clean()

@@ -176,6 +176,28 @@ test("a file fills the numbers, the rest is 0", async () => {
   assert.deepEqual(sent.at(-1), ["v", "1.5,-2,0"]);
 });
 
+test("a paste that does not fit is refused and says so", () => {
+  const area = $(".text textarea"), note = area.parentNode.querySelector(":scope > [role=status]");
+  const before = sent.length;
+  for (const [text, kind] of [["123456", "paste"], ["123456", "drop"], ["12345", "paste"]]) {
+    area.value = "";
+    const event = new Event(kind, { bubbles: true, cancelable: true });
+    event[kind === "paste" ? "clipboardData" : "dataTransfer"] = { getData: () => text };
+    note.hidden = true;
+    area.dispatchEvent(event);
+    assert.equal(event.defaultPrevented, text.length > 5);
+    assert.equal(note.hidden, text.length <= 5);
+  }
+  assert.equal(note.textContent, "Not pasted: 6 characters, of which 5 fit. Open it from a file.");
+  area.value = "abcde";
+  area.setSelectionRange(1, 4); // three of five go
+  const fits = new Event("paste", { bubbles: true, cancelable: true });
+  fits.clipboardData = { getData: () => "123" };
+  area.dispatchEvent(fits);
+  assert.equal(fits.defaultPrevented, false);
+  assert.equal(sent.length, before);
+});
+
 test("a file is cut to the limit of its control", async () => {
   assert.equal($(".text .opener button").textContent, "Open a log from a file");
   await open($(".text .opener input"), "big.log", "0123456789");

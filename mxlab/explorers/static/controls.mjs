@@ -5,6 +5,23 @@ import { h } from "./dom.mjs";
 import { numbers } from "./numbers.mjs";
 import { opener } from "./opener.mjs";
 
+/** Refuses a paste that does not fit, and says so: maxlength would cut it without a word. */
+function bounded(spec) {
+  const note = h("span", { class: "help", role: "status", hidden: true });
+  const clear = () => { note.hidden = true; };
+  const check = (event) => {
+    const text = (event.clipboardData ?? event.dataTransfer)?.getData("text") ?? "";
+    const { value, selectionStart, selectionEnd } = event.target;
+    const length = value.length - (selectionEnd - selectionStart) + text.length;
+    if (length <= spec.limit) return;
+    event.preventDefault();
+    note.textContent = `Not pasted: ${length.toLocaleString("en")} characters, of which `
+      + `${spec.limit.toLocaleString("en")} fit.${spec.file ? " Open it from a file." : ""}`;
+    note.hidden = false;
+  };
+  return { note, check, clear };
+}
+
 /** One control: {node, show(value)}; `send(value)` is called with what the reader chose. */
 function control(spec, send, uid, get) {
   const id = `${uid}-${spec.name}`;
@@ -27,15 +44,19 @@ function control(spec, send, uid, get) {
   } else if (spec.kind === "checked") {
     ({ fields, show } = answer(spec, common, get, send));
   } else if (spec.kind === "text" && spec.lines === 1) {
+    const room = bounded(spec);
     const line = h("input", { ...common, type: "text", maxlength: spec.limit, spellcheck: "false",
-      autocomplete: "off", oninput: () => send(line.value) });
+      autocomplete: "off", onpaste: room.check, ondrop: room.check,
+      oninput: () => { room.clear(); send(line.value); } });
     show = (value) => { if (line.value !== value) line.value = value; };
-    fields = [line];
+    fields = [line, room.note];
   } else if (spec.kind === "text") {
+    const room = bounded(spec);
     const area = h("textarea", { ...common, rows: spec.lines, maxlength: spec.limit,
-      spellcheck: "false", oninput: () => send(area.value) });
+      spellcheck: "false", onpaste: room.check, ondrop: room.check,
+      oninput: () => { room.clear(); send(area.value); } });
     show = (value) => { if (area.value !== value) area.value = value; };
-    fields = [area];
+    fields = [area, room.note];
     if (spec.file) fields.push(opener(spec, (text) => { show(text); send(text); }));
   } else {
     const number = h("input", { ...common, type: "number", min: spec.low, max: spec.high, step: 1,
