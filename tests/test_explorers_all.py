@@ -2,13 +2,14 @@
 
 import json
 import re
+import time
 from itertools import pairwise
 from math import isfinite
 
 import pytest
 from explorer_states import states
 
-from mxlab.explorers import EXPLORERS, explorer
+from mxlab.explorers import EXPLORERS, answer, explorer
 from mxlab.explorers.colours import TONES
 from mxlab.explorers.panels import Drawing, Facts, Grid, Shape, View
 from mxlab.explorers.picture import picture
@@ -103,3 +104,26 @@ def test_every_view_is_said_in_words_and_drawn(name: str) -> None:
         svg = picture("title", view)
         assert svg.startswith("<svg") and len(svg) < 600_000
         json.dumps(view.to_json(), allow_nan=False)
+
+
+_HOSTILE = (
+    *("<img src=x onerror=alert(1)>", "\x00" * 50, "\ud800", "[" * 5000, "a" * 1_000_000),
+    *('{"a":' * 100_000, "9" * 5000, "ValueError: " * 80_000, "\n" * 1_000_000),
+    *("divisible by 32, got " + "9" * 100_000, ",".join(["1"] * 300_000)),
+    *('{"hidden_size": 1e400}', '{"num_hidden_layers": 99999999999999999999}'),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_is_pasted_is_answered_at_once_and_bounded(name: str) -> None:
+    record = explorer(name)
+    for control in record.controls:
+        pasted = {"config": "pasted", "model": "pasted"} if control.name == "config_json" else {}
+        for text in _HOSTILE:
+            begun = time.process_time()
+            found = answer(name, json.dumps({**pasted, control.name: text}))
+            assert time.process_time() - begun < 2
+            assert "fault in mxlab" not in found
+            result = json.loads(found)
+            result.pop("state")  # holds the text itself
+            assert len(json.dumps(result)) < 200_000, (control.name, text[:30])

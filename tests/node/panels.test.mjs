@@ -177,7 +177,8 @@ test("a file fills the numbers, the rest is 0", async () => {
 });
 
 test("a paste that does not fit is refused and says so", () => {
-  const area = $(".text textarea"), note = area.parentNode.querySelector(":scope > [role=status]");
+  const area = $(".text textarea");
+  const note = [...area.parentNode.children].find((node) => node.matches("span[role=status]"));
   const before = sent.length;
   for (const [text, kind] of [["123456", "paste"], ["123456", "drop"], ["12345", "paste"]]) {
     area.value = "";
