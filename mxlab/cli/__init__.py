@@ -102,12 +102,25 @@ def _run(argv: Sequence[str]) -> Result:
     return result
 
 
+def _show(text: str) -> None:
+    """Print an answer; a reader that went away or an encoding without a sign does not change it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding, sys.stdout.errors or "strict")
+    except UnicodeEncodeError:  # a file's name that is not UTF-8; a terminal of cp1252
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `mxlab ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     try:
         result = _run(sys.argv[1:] if argv is None else argv)
-        print(result.text)
-        sys.stdout.flush()
+        _show(result.text)
         return result.exit_code
     except InputError as error:
         print(f"mxlab: {error}", file=sys.stderr)
@@ -119,8 +132,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         extra = f"pip install 'mxlab[{EXTRAS[package]}]'"
         print(f"mxlab: this needs {package}: install the extra, {extra}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of a pipe went away: `mxlab ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     except KeyboardInterrupt:
         return 130
