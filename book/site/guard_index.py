@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from html import escape
 
 from book.site.guard_text import prose, sentence, title
 from mxlab.explain import COSTS
@@ -11,6 +12,19 @@ from mxlab.guards.engine import Guard
 from mxlab.guards.systems import IDS, versions
 
 Row = tuple[Guard, str]
+
+#: for the page above all: the search of the whole book
+SEARCH = (
+    '<form class="mxlab-find" action="../../search.html" method="get" role="search">',
+    '<input type="search" name="q" aria-label="Words of your error" '
+    'placeholder="Words of your error"> <button>Search</button>',
+    "</form>",
+)
+#: for a list: the script puts a field here that leaves the rows with some words
+FILTER = (
+    '<div class="mxlab-filter" data-what="guards"></div>',
+    '<script src="../../_static/filter.js" defer></script>',
+)
 
 
 def list_name(system: str) -> str:
@@ -39,6 +53,8 @@ def index() -> str:
         "text with the numbers of an example. Search for the words of your error, or "
         "[paste it, or a whole log](../what_does_this_error_mean.md), and it is found.",
         "",
+        *SEARCH,
+        "",
         "## By system and message",
         "",
         "| system | versions | guards |",
@@ -59,22 +75,20 @@ def index() -> str:
         "",
         "The later the stage, the more has been loaded in vain. S is a server that loads a model, "
         "C the call of a library.",
+        "",
     ]
     for stage, words in STAGES.items():
         mine_ = [row for row in rows if row.stage == stage]
-        if mine_:
-            lines += ["", f"**{stage}: {prose(words)}.** {sentence(COSTS[stage])} {_links(mine_)}."]
-    lines += ["", "## By hardware"]
+        lines += _folded(f"{stage}: {words}", mine_, sentence(COSTS[stage]) + " ")
+    lines += ["", "## By hardware", ""]
     places: dict[str, list[Guard]] = {}
     for row in rows:
         places.setdefault(row.hardware, []).append(row)
     for hardware, mine_ in sorted(places.items(), key=lambda pair: -len(pair[1])):
-        lines += ["", f"{sentence(prose(hardware))[:-1]}: {_links(mine_)}."]
-    lines += ["", "## By subject"]
+        lines += _folded(hardware, mine_)
+    lines += ["", "## By subject", ""]
     for subject, words in SUBJECTS.items():
-        mine_ = [row for row in rows if row.subject == subject]
-        if mine_:
-            lines += ["", f"{sentence(prose(words))[:-1]}: {_links(mine_)}."]
+        lines += _folded(words, [row for row in rows if row.subject == subject])
     return "\n".join(lines) + "\n"
 
 
@@ -88,6 +102,8 @@ def system_list(system: str) -> str:
         f"# Guards of {system_name(system)}",
         "",
         f"{len(rows)} guards of {system_name(system)} {said}. {server}".rstrip(),
+        "",
+        *FILTER,
     ]
     for stage, words in STAGES.items():
         mine = [row for row in rows if row[0].stage == stage]
@@ -106,6 +122,22 @@ def _row(guard: Guard, version: str, newest: str) -> str:
         prose(guard.hardware),
     )
     return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", cell) for cell in cells) + " |"
+
+
+def _folded(name: str, rows: Sequence[Guard], said: str = "") -> list[str]:
+    """Return a group that opens: its name with a count, then its guards by their ids."""
+    if not rows:
+        return []
+    name = escape(sentence(name).rstrip("."))
+    count = f"{len(rows)} guard" + "s" * (len(rows) > 1)
+    return [
+        "<details>",
+        f"<summary>{name} <small>{count}</small></summary>",
+        "",
+        f"{said}{_links(rows)}.",
+        "",
+        "</details>",
+    ]
 
 
 def _links(rows: Iterable[Guard]) -> str:

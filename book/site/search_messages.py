@@ -7,21 +7,32 @@ from typing import Any
 
 from book.site.guard_text import heading
 from mxlab.guards.data import every_row
+from mxlab.guards.systems import IDS, versions
 
 SCRIPT = Path(__file__).with_name("search_scorer.js")
 _PLACE = "const MESSAGES = [];\n"
 
 
+def messages() -> dict[str, list[str]]:
+    """Return each guard's messages by its id, those of older versions too."""
+    found: dict[str, dict[str, None]] = {}
+    for known in (one for id in IDS for one in versions(id)):
+        for guard in known.guards:
+            texts = found.setdefault(guard.id, {})
+            texts.update((" ".join(message.split()), None) for message in guard.messages)
+    return {id: list(texts) for id, texts in found.items() if texts}
+
+
 def rows() -> list[list[str]]:
     """Return [page, title as HTML, message, ...] of each guard that has a message."""
+    titles = {guard.id: heading(guard) for guard, _ in every_row()}
     return [
         [
-            f"book/guards/{guard.id}",
-            f"<code>{escape(heading(guard), quote=False)}</code>",
-            *(" ".join(message.split()) for message in guard.messages),
+            f"book/guards/{id}",
+            f"<code>{escape(titles[id] or texts[0], quote=False)}</code>",
+            *texts,
         ]
-        for guard, _ in every_row()
-        if guard.messages
+        for id, texts in messages().items()
     ]
 
 

@@ -65,13 +65,16 @@ const messagesOf = (query) => {
   const words = tokens(query).slice(0, LONGEST);
   if (words.length < 2) return [];
   const asked = total(words);
+  // one word alone is Sphinx's to find, but where it is all of a message
+  const least = Math.max(...words.map(worth));
   const found = new Map();
   for (const { page, title, words: message, total: whole } of rows) {
     const score = shared(words, message, worth);
     const most = Math.max(score / asked, score / whole);
     // of two that hold the same words the shorter one says less besides
     const rank = score + score / whole;
-    if (most >= 0.6 && rank > (found.get(page)?.[2] ?? 0)) found.set(page, [page, title, rank]);
+    const enough = score > least || (message.length === 1 && score === whole);
+    if (enough && most >= 0.6 && rank > (found.get(page)?.[2] ?? 0)) found.set(page, [page, title, rank]);
   }
   return [...found.values()].sort((one, other) => other[2] - one[2]).slice(0, 20);
 };
