@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxlab.models.config import Section
+from mxlab.models.wrapped import decoder_part
 
 _TOP_K = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k"),
@@ -23,8 +24,7 @@ class Routing:
 
 
 def _inner(config: Mapping[str, Any]) -> Section:
-    outer = Section(config)
-    return outer.section("text_config") or outer
+    return decoder_part(Section(config))
 
 
 def routing(config: Mapping[str, Any]) -> Routing | None:
@@ -38,7 +38,8 @@ def routing(config: Mapping[str, Any]) -> Routing | None:
     Routing(top_k=8, groups=8, method='DeepSeekV3')
     """
     inner = _inner(config)
-    counts = [_count(inner.get(key)) for key in _TOP_K]
+    parts = [inner.data, inner.get("ffn_config")]  # DBRX keeps it in the latter
+    counts = [_count(p.get(key)) for p in parts if isinstance(p, Mapping) for key in _TOP_K]
     top_k = next((count for count in counts if count), 0)
     if not top_k:
         return None

@@ -6,7 +6,9 @@ from typing import Any
 
 from mxlab.errors import InputError
 from mxlab.models import Linear, Shapes, describe_quantization
+from mxlab.models.config import Section
 from mxlab.models.quantization import Quantization
+from mxlab.models.wrapped import decoder_part
 from mxlab.moe_config import four_bit_experts
 
 #: torch's names -> bytes of one value
@@ -71,8 +73,7 @@ class _Stored:
 
     def __init__(self, config: Mapping[str, Any], found: Shapes) -> None:
         self.claim = describe_quantization(config)
-        text = config.get("text_config")
-        inner = text if isinstance(text, Mapping) else {}
+        inner = decoder_part(Section(config)).data
         written = [part.get(key) for part in (config, inner) for key in ("dtype", "torch_dtype")]
         named = next((value for value in written if isinstance(value, str)), "")
         self.item = _ITEM.get(named, 2)
@@ -113,9 +114,8 @@ class _Stored:
 
 def _embedding(config: Mapping[str, Any], head: Linear) -> int:
     """Return the rows of the embedding as stored: the vocabulary without padding."""
-    text = config.get("text_config")
-    for part in (text if isinstance(text, Mapping) else {}, config):
-        size = part.get("vocab_size")
+    for part in (decoder_part(Section(config)).data, config):
+        size = part.get("padded_vocab_size", part.get("vocab_size"))
         if type(size) is int and 0 < size <= (head.n or 0):
             return size
     return head.n or 0

@@ -98,3 +98,28 @@ def test_a_body_without_an_output_head(name: str) -> None:
 def test_a_new_name_for_a_known_type_keeps_its_head() -> None:
     found = shapes({**LLAMA, "architectures": ["LlamaForCausalLMNew"]}, 2)
     assert found.layers == shapes(LLAMA, 2).layers
+
+
+@pytest.mark.parametrize(
+    "path", [("text_config",), ("llm_config",), ("thinker_config", "text_config")]
+)
+def test_experts_a_token_of_a_wrapped_decoder(path: tuple[str, ...]) -> None:
+    from mxlab.moe_config import routing
+
+    config: dict[str, Any] = {"num_experts_per_tok": 8, "n_group": 4, "norm_topk_prob": True}
+    for key in reversed(path):
+        config = {key: config}
+    found = routing(config)
+    assert found is not None and (found.top_k, found.groups) == (8, 4)
+    nested = routing({"ffn_config": {"moe_top_k": 4}})
+    assert nested is not None and nested.top_k == 4
+    assert routing({"llm_config": "x", "ffn_config": []}) is None
+
+
+def test_the_weights_of_a_wrapped_decoder_are_its_own() -> None:
+    from mxlab.weights import weights
+
+    wrapped = {**INTERN, "llm_config": {**LLAMA, "torch_dtype": "float32"}}
+    plain = {**LLAMA, "torch_dtype": "float32"}
+    found, alone = (weights(c, shapes(c), shapes(c, 2)) for c in (wrapped, plain))
+    assert found is not None and alone is not None and found.bytes == alone.bytes

@@ -3,7 +3,7 @@
 The decoder's rows follow from its own part of the config; the towers are named as unknown.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mxlab.errors import quote
@@ -29,18 +29,32 @@ def inner(config: Section, path: str | None) -> Section | None:
     return section if path else None
 
 
-def _decoders(config: Section) -> list[tuple[str, Section]]:
-    """Return (path, section) of what may be the decoder, the innermost first."""
+def _decoders(config: Section, *, strict: bool = True) -> list[tuple[str, Section]]:
+    """Return (path, section) of what may be the decoder, the innermost first.
+
+    Raises InputError for a value that is no object, unless told not to be ``strict``.
+    """
     found: list[tuple[str, Section]] = []
     section, path = config, ""
     for _ in range(_DEPTH):
         key = next((key for key in NESTED if section.get(key) is not None), None)
-        deeper = section.section(key) if key else None
-        if key is None or deeper is None:
+        if key is None or not (strict or isinstance(section.get(key), Mapping)):
+            break
+        deeper = section.section(key)
+        if deeper is None:
             break
         section, path = deeper, f"{path}.{key}" if path else key
         found.insert(0, (path, section))
     return found
+
+
+def decoder_part(config: Section) -> Section:
+    """Return the part of a config that describes the decoder: the innermost, else the whole.
+
+    >>> decoder_part(Section({"llm_config": {"model_type": "qwen2"}})).at("model_type")
+    'llm_config.model_type'
+    """
+    return next((section for _, section in _decoders(config, strict=False)), config)
 
 
 def _towers(config: Section, path: str) -> tuple[str, ...]:
@@ -50,7 +64,7 @@ def _towers(config: Section, path: str) -> tuple[str, ...]:
     for section in (config, inner(config, outer) if outer else None):
         for key in section.data if section else ():
             part = section.get(key) if section and key.endswith("_config") else None
-            if not isinstance(part, dict) or key in (*NESTED, "quantization_config"):
+            if not isinstance(part, Mapping) or key in (*NESTED, "quantization_config"):
                 continue
             kind = part.get("model_type")
             said = f": model_type {quote(kind)}" if isinstance(kind, str) else ""
