@@ -85,9 +85,16 @@ class Handler(SimpleHTTPRequestHandler):
         self.end_headers()
 
 
-def server(
-    folder: Path = SITE, *, port: int = 0, below: str = "", quiet: bool = False
-) -> ThreadingHTTPServer:
+class Server(ThreadingHTTPServer):
+    """A server that says nothing of a browser that went away in the middle of an answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of what is an error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def server(folder: Path = SITE, *, port: int = 0, below: str = "", quiet: bool = False) -> Server:
     """Return a server of the site at ``folder``, on this machine only.
 
     ``port`` 0 takes a free one. Raises SystemExit, with one line, for a site that is not built, a
@@ -101,7 +108,7 @@ def server(
     place = f"/{name}/" if name else "/"
     handler = functools.partial(Handler, directory=str(folder), below=place, quiet=quiet)
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+        return Server(("127.0.0.1", port), handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SystemExit(f"serve: port {port}: {reason}; take another: PORT=8001") from None

@@ -1,12 +1,9 @@
 """The search page's script with the text of every message in it: what people paste is found."""
 
 import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from book.site.guard_text import heading
-from mxlab.guards.data import every_row
 from mxlab.guards.systems import IDS, versions
 
 SCRIPT = Path(__file__).with_name("search_scorer.js")
@@ -24,16 +21,8 @@ def messages() -> dict[str, list[str]]:
 
 
 def rows() -> list[list[str]]:
-    """Return [page, title as HTML, message, ...] of each guard that has a message."""
-    titles = {guard.id: heading(guard) for guard, _ in every_row()}
-    return [
-        [
-            f"book/guards/{id}",
-            f"<code>{escape(titles[id] or texts[0], quote=False)}</code>",
-            *texts,
-        ]
-        for id, texts in messages().items()
-    ]
+    """Return [page, message, ...] of each guard that has a message."""
+    return [[f"book/guards/{id}", *texts] for id, texts in messages().items()]
 
 
 def script() -> str:

@@ -3,7 +3,7 @@
 // messages have most of them come first. Sphinx, which wants every word of a query somewhere on a
 // page and knows no order, finds what follows. `Scorer` is the name that it looks for.
 
-// [page, title, message, ...] of every guard, {field} where a message has a value; put here at build.
+// [page, message, ...] of every guard, {field} where a message has a value; put here at build.
 const MESSAGES = [];
 
 const FIELD = null; // stands for a value: some words of the query that may be anything
@@ -52,14 +52,14 @@ const shared = (query, message, worth) => {
 let known; // the messages as tokens, made at the first search
 const prepared = () => {
   if (known) return known;
-  const rows = MESSAGES.flatMap(([page, title, ...texts]) =>
-    texts.map((text) => ({ page, title, words: pattern(text) })));
+  const rows = MESSAGES.flatMap(([page, ...texts]) =>
+    texts.map((text) => ({ page, words: pattern(text) })));
   const worth = weights(rows.map((row) => row.words));
   const total = (words) => words.reduce((sum, token) => sum + worth(token), 0);
   return (known = { rows: rows.map((row) => ({ ...row, total: total(row.words) })), worth, total });
 };
 
-// Pages of messages that hold most of the query, or are mostly held by it: [page, title, score].
+// Pages of messages that hold most of the query, or are mostly held by it: [page, score].
 const messagesOf = (query) => {
   const { rows, worth, total } = prepared();
   const words = tokens(query).slice(0, LONGEST);
@@ -68,15 +68,15 @@ const messagesOf = (query) => {
   // one word alone is Sphinx's to find, but where it is all of a message
   const least = Math.max(...words.map(worth));
   const found = new Map();
-  for (const { page, title, words: message, total: whole } of rows) {
+  for (const { page, words: message, total: whole } of rows) {
     const score = shared(words, message, worth);
     const most = Math.max(score / asked, score / whole);
     // of two that hold the same words the shorter one says less besides
     const rank = score + score / whole;
     const enough = score > least || (message.length === 1 && score === whole);
-    if (enough && most >= 0.6 && rank > (found.get(page)?.[2] ?? 0)) found.set(page, [page, title, rank]);
+    if (enough && most >= 0.6 && rank > (found.get(page) ?? 0)) found.set(page, rank);
   }
-  return [...found.values()].sort((one, other) => other[2] - one[2]).slice(0, 20);
+  return [...found].sort((one, other) => other[1] - one[1]).slice(0, 20);
 };
 
 const wordsOf = (text) => new Set(tokens(text.replace(/<[^>]*>/g, " "))); // a title is HTML
@@ -90,11 +90,12 @@ if (typeof Search !== "undefined") {
   // Results go from the worst to the best.
   const perform = Search._performSearch;
   Search._performSearch = (query, ...terms) => {
+    const { docnames, titles } = Search._index;
     const first = messagesOf(query);
     const pages = new Set(first.map(([page]) => page));
     const rest = perform(query, ...terms).filter(([page]) => !pages.has(page));
-    const results = first.map(([page, title, score]) =>
-      [page, title, "", null, score, `${page}.md`]);
+    const results = first.map(([page, score]) =>
+      [page, titles[docnames.indexOf(page)], "", null, score, `${page}.md`]);
     return [...rest, ...results.reverse()];
   };
 
