@@ -81,9 +81,19 @@ def test_a_guard_is_mended_by_keyboard(shared: BrowserContext, site: str) -> Non
     assert watched.clean()
 
 
+@pytest.mark.parametrize("id", ["ink-cu-cu", "fa4-fp8-arch", "torch-v1-config", "kv-prefill-only"])
+def test_a_phone_shows_the_whole_page(shared: BrowserContext, site: str, id: str) -> None:
+    """Long paths, long texts, a long list of settings."""
+    watched = opened(shared, f"{site}/book/guards/{id}.html")
+    looked_at(watched.page)
+    assert watched.clean()
+    watched.page.close()
+
+
 def test_a_link_holds_what_was_changed(shared: BrowserContext, site: str) -> None:
     state = "guard-te-dim32.k=1056&guard-te-dim32.m=96&guard-te-dim32.function=evil"
     watched = opened(shared, f"{site}/book/guards/te-dim32.html#{state}")
+    watched.page.locator(".mxlab-explorer[data-live]").wait_for()
     expect(line(watched.page)).to_have_text(said("guard:te-dim32", k=1056, m=96))
     expect(line(watched.page)).to_contain_text("Passes: ")
     assert watched.clean()
@@ -94,6 +104,7 @@ def test_the_way_to_the_whole_deployment(shared: BrowserContext, site: str) -> N
     page = watched.page
     page.locator("article.bd-article").get_by_role("link", name="Will it run?").click()
     page.wait_for_url("**/book/index.html#*")
+    page.locator(".mxlab-explorer[data-live]").wait_for()
     expect(line(page)).to_contain_text("wsp-deepgemm")
     assert watched.clean()
 
