@@ -183,3 +183,53 @@ def test_the_site_is_served_by_a_plain_server_of_files(html: Path) -> None:
         connection.close()
         server.shutdown()
         thread.join()
+
+
+def test_a_list_of_guards_filters_as_one_types(context: BrowserContext, site: str) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(f"{site}/book/guards/list-sglang.html")
+    rows = page.locator("article tbody tr")
+    count, parts = rows.count(), page.locator("article section section")
+    assert count > 250 and parts.count() > 5
+    field = page.get_by_role("searchbox", name="Filter the guards")
+    said = page.get_by_role("status")
+    expect(said).to_have_text(f"{count} of {count} guards")
+    field.fill("head_dim ValueError")
+    left = rows.filter(visible=True)
+    assert 0 < left.count() < 20
+    expect(said).to_have_text(f"{left.count()} of {count} guards")
+    for text in left.all_text_contents():
+        assert "head_dim" in text and "ValueError" in text
+    shown = parts.filter(visible=True)
+    assert 0 < shown.count() < parts.count(), "stages without a row are gone"
+    assert axe(page, "article") == []
+    field.fill("no such words")
+    expect(said).to_have_text(f"0 of {count} guards")
+    field.fill("")
+    expect(rows.filter(visible=True)).to_have_count(count)
+    assert watched.clean()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_index_of_guards_searches_and_folds(
+    context: BrowserContext, site: str, theme: str
+) -> None:
+    watched = watch(context)
+    page = watched.page
+    page.goto(f"{site}/book/guards/index.html")
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    assert page.evaluate("document.documentElement.scrollHeight") < 5000, "it was 14,253"
+    group = page.locator("details").filter(has_text="S7: KV cache allocation")
+    assert group.locator("a").first.is_hidden()
+    group.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(group.get_by_role("link", name="kv-hd32", exact=True)).to_be_visible()
+    assert axe(page, "article") == []
+    page.get_by_role("searchbox", name="Words of your error").fill("head_dim divisible by 32, got")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{site}/search.html?q=*")
+    first = page.locator("ul.search > li a").first
+    first.wait_for()
+    assert "/kv-" in str(first.get_attribute("href"))
+    assert watched.clean()
