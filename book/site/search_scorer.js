@@ -91,7 +91,10 @@ if (typeof Search !== "undefined") {
   const perform = Search._performSearch;
   Search._performSearch = (query, ...terms) => {
     const { docnames, titles } = Search._index;
-    const first = messagesOf(query);
+    const asked = wordsOf(query); // of guards with one text, the one whose example is more like it
+    const like = (page) => sharedWords(asked, wordsOf(titles[docnames.indexOf(page)] ?? ""));
+    const first = messagesOf(query).sort((one, other) =>
+      other[1] - one[1] || like(other[0]) - like(one[0]));
     const pages = new Set(first.map(([page]) => page));
     const rest = perform(query, ...terms).filter(([page]) => !pages.has(page));
     const results = first.map(([page, score]) =>
