@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mxlab.block import BLOCK
 from mxlab.codec import decode
 from mxlab.exercises.checker import Exercise, Mistake
-from mxlab.scale import NAN_BYTE
+from mxlab.scale import NAN_BYTE, scale_byte
 
 
 def _company(length: int, position: int) -> int:
@@ -33,15 +33,25 @@ EXERCISES = (
     ),
     Exercise(
         name="0.2",
-        asks="A block has scale 2. What is the smallest positive value that an element of it can "
-        "come back as?",
-        spec=lambda: decode(1, "e4m3").value * 2,
-        hint="The smallest positive E4M3 number is subnormal, code 0x01: 2^-9. Then the scale.",
+        asks="The largest value of a block is 90, and its scale is the smallest power of two that "
+        "works. What is the smallest positive value that one of the others can come back as?",
+        spec=lambda: decode(1, "e4m3").value * 2.0 ** (scale_byte(90.0, "e4m3") - 127),
+        hint="Which power of two brings 90 to at most 448? The smallest positive E4M3 number is "
+        "subnormal, code 0x01: 2^-9. Then the scale.",
         mistakes=(
             Mistake(spec=lambda: 2.0**-9, says="Now multiply by the scale."),
+            Mistake(spec=lambda: 2.0**-2, says="That is the scale alone."),
             Mistake(
-                spec=lambda: 2.0**-6 * 2,
+                spec=lambda: 2.0**-6 * 2.0**-2,
                 says="2^-6 is the smallest normal number: subnormal ones go on below it.",
+            ),
+            Mistake(
+                spec=lambda: 2.0**-9 * 2.0**-3,
+                says="That scale is 2^-3: 90 / 2^-3 is 720, which is more than 448.",
+            ),
+            Mistake(
+                spec=lambda: 2.0**-9 * 2.0**-1,
+                says="That scale is 2^-1. A smaller one works too: 90 / 2^-2 is 360.",
             ),
         ),
     ),
@@ -65,6 +75,14 @@ EXERCISES = (
         asks="By how many powers of two does the largest E8M0 scale exceed the smallest?",
         spec=lambda: NAN_BYTE - 1 - 0,
         hint="Which byte is NaN? The exponent is the byte less 127.",
-        mistakes=(Mistake(spec=lambda: 255, says="Byte 255 is no number: it is NaN."),),
+        mistakes=(
+            Mistake(spec=lambda: 255, says="Byte 255 is no number: it is NaN."),
+            Mistake(
+                spec=lambda: 448 * 2**9,
+                says="That is the ratio that the elements reach under one scale. This asks about "
+                "the scales.",
+            ),
+            Mistake(spec=lambda: 2**254, says="That is the ratio. Which power of two is it?"),
+        ),
     ),
 )
