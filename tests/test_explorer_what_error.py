@@ -135,7 +135,7 @@ def test_the_check_is_asked_again_with_the_numbers_of_the_message() -> None:
                 said = check(where, config=CHECKPOINT, kv_cache=KvCacheFacts(size, size, 8))
                 status = next(v.status for v in said if v.guard == "kv-hd32")
                 word = status.value.replace("-", " ")
-                assert text == (word if word == "not reached" else f"{SIGNS[status][0]} {word}")
+                assert text == (SIGNS[status][0] + f" {word}").removesuffix(" not reached")
         assert ("✕ stops" in grid["text"][0]) == (size == 80)
 
 

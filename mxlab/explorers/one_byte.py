@@ -248,7 +248,7 @@ def _short(d: Decoded) -> str:
     if size >= 1:
         return f"{d.value:g}"
     if size >= 0.001:
-        return f"{d.value:.{4 if size >= 0.1 else 3 if size >= 0.01 else 2}g}"
+        return f"{d.value:.{3 if size >= 0.1 else 2}g}"
     digits, power = f"{d.value:.1e}".split("e")
     return f"{digits}e{int(power)}"
 

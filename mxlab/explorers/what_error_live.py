@@ -97,12 +97,15 @@ def _grid(match: Match) -> Grid | None:
         columns=GPUS,
         rows=tuple(name for name, _ in lines),
         cells=tuple(
-            tuple((f"{sign} {word}".lstrip(), legend.index(word), -1) for sign, word, _ in line)
+            tuple(
+                (sign if word == _NOT_REACHED[0] else f"{sign} {word}", legend.index(word), -1)
+                for sign, word, _ in line
+            )
             for _, line in lines
         ),
         legend=tuple(legend),
         tones=tuple(hues[word] for word in legend),
-        say="{row} on {column}: {text}",
+        say="{row} on {column}: {legend}",
         sample=tuple(range(len(lines))),
         drawn=True,
         wide=True,
@@ -166,9 +169,7 @@ def _launches(guard: Guard, values: Mapping[str, JsonValue]) -> Iterator[tuple[s
 
 
 def _cell(guard: Guard, where: Deployment, subject: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Return sign, word and hue of one answer; nine GPUs leave the longest word no sign."""
+    """Return sign, word and hue of one answer; nine GPUs leave the longest word no room."""
     status = guard.check(facts(where, config=CHECKPOINT, **subject)).status
-    if status is Status.NOT_REACHED:
-        return "", *_NOT_REACHED
-    word, hue = WORDS[status]
+    word, hue = _NOT_REACHED if status is Status.NOT_REACHED else WORDS[status]
     return SIGNS[status][0], "passes" if status is Status.PASSES else word, hue

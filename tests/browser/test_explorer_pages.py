@@ -90,6 +90,21 @@ def picture_of(page: Page, kind: str) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
+#: the grids that scroll sideways where the book's article is as wide as on a screen of 1280 px
+WIDER_THAN_THE_BOOK = """() => {
+  const mount = document.querySelector(".mxlab-explorer");
+  mount.style.width = "688px";
+  const grids = [...mount.querySelector(".mxlab-face").shadowRoot.querySelectorAll(".scroll")];
+  const found = grids.map((box) => [box.scrollWidth, box.clientWidth, box.parentNode.ariaLabel]);
+  mount.style.width = "";
+  return found.filter(([whole, seen]) => whole > seen + 1 || !seen);
+}"""
+
+
+#: 16 cells of slot, head and group; 58 px of them
+STILL_WIDER = {"kv_page": "The scales of K as they lie in memory: (slot, head, group)"}
+
+
 @pytest.mark.parametrize("name", list(EXPLORERS))
 def test_it_is_right_accessible_narrow_and_can_be_taken_away(opened: Opener, name: str) -> None:
     watched = opened(name, live=False)
@@ -111,6 +126,8 @@ def test_it_is_right_accessible_narrow_and_can_be_taken_away(opened: Opener, nam
     start(page)
     expect(line(page)).to_have_text(said(name))
     looked_at("live")
+    wide = [title for _, _, title in page.evaluate(WIDER_THAN_THE_BOOK)]
+    assert wide == [*filter(None, [STILL_WIDER.get(name)])]
     page.set_viewport_size({"width": 360, "height": 900})
     assert axe(page, rule="scrollable-region-focusable") == []
     svg = picture_of(page, "SVG")
