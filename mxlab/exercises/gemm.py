@@ -37,21 +37,25 @@ def _blocks() -> Iterator[tuple[list[int], int, list[int], int]]:
         yield random.choices(codes, k=BLOCK), a_byte, random.choices(codes, k=BLOCK), b_byte
 
 
-def _blame(changed: Cells, rows: int, columns: int) -> str:
+def _blame(changed: Cells, row: int, rows: int, columns: int) -> str:
     hit_rows, hit_columns = {row for row, _ in changed}, {column for _, column in changed}
     if len(hit_rows) == 1 and len(hit_columns) == columns:
-        return "right"
+        return "right" if row in hit_rows else "layout"
     if len(hit_columns) == 1 and len(hit_rows) == rows:
         return "swapped"
-    return "layout"
+    return "other"
 
 
-def _changes() -> Iterator[tuple[list[tuple[int, int]], int, int]]:
+def _changes() -> Iterator[tuple[list[tuple[int, int]], int, int, int]]:
     for rows, columns in ((4, 3), (3, 4), (2, 2)):
-        yield [(1, c) for c in range(columns)], rows, columns
-        yield [(r, 1) for r in range(rows)], rows, columns
-        yield [(r, c) for r in range(rows) for c in range(columns)], rows, columns
-    yield [(0, 0), (0, 1), (0, 2), (3, 0), (3, 1), (3, 2)], 4, 3
+        for line in (0, 1):
+            for row in (0, 1):
+                yield [(line, c) for c in range(columns)], row, rows, columns
+                yield [(r, line) for r in range(rows)], row, rows, columns
+        yield [(r, c) for r in range(rows) for c in range(columns)], 1, rows, columns
+        yield [], 1, rows, columns
+    yield [(0, 0), (0, 1), (0, 2), (3, 0), (3, 1), (3, 2)], 0, 4, 3
+    yield [(0, 0), (1, 1), (2, 2)], 0, 4, 3
 
 
 _INSTRUCTIONS = (
@@ -109,28 +113,35 @@ EXERCISES = (
     ),
     Exercise(
         name="6.3",
-        asks="One scale byte of the left operand was changed. Write blame(changed, rows, columns): "
-        "given the cells of the (rows x columns) product that changed, return 'right' where it is "
-        "one whole row, 'swapped' where it is one whole column, and 'layout' otherwise.",
+        asks="One scale byte of the left operand was changed, of its row number row. Write "
+        "blame(changed, row, rows, columns): given the cells of the (rows x columns) product that "
+        "changed, return 'right' where they are that whole row, 'layout' where they are one other "
+        "whole row, 'swapped' where they are one whole column, and 'other' otherwise.",
         spec=_blame,
         cases=_changes,
-        hint="Collect the set of rows and the set of columns, and look at their sizes.",
+        hint="Collect the set of rows and the set of columns, and look at their sizes. Of one "
+        "whole row, ask which row it is.",
         mistakes=(
             Mistake(
-                spec=lambda changed, rows, columns: {
+                spec=lambda changed, row, rows, columns: {
                     "right": "swapped",
                     "swapped": "right",
-                    "layout": "layout",
-                }[_blame(changed, rows, columns)],
+                }.get(found := _blame(changed, row, rows, columns), found),
                 says="The left operand's rows are the rows of the product.",
             ),
             Mistake(
-                spec=lambda changed, rows, columns: (
+                spec=lambda changed, row, rows, columns: (
+                    "right" if (found := _blame(changed, row, rows, columns)) == "layout" else found
+                ),
+                says="A wrong layout changes one whole row too: which row is it?",
+            ),
+            Mistake(
+                spec=lambda changed, row, rows, columns: (
                     "right"
                     if len(changed) == columns
                     else "swapped"
                     if len(changed) == rows
-                    else "layout"
+                    else "other"
                 ),
                 says="Counting cells is not enough: where are they?",
             ),

@@ -47,6 +47,11 @@ EXERCISES = (
                 spec=lambda: _swapped(130, 5, 256, 8),
                 says="Right tile, but inside a tile the next row is 16 bytes on, not 4.",
             ),
+            Mistake(
+                spec=lambda: _TILE.offset(130, 5, 300, 10),
+                says="That is its byte in a matrix of 10 columns, which has 3 tiles in a row. "
+                "With 8 columns there are 2.",
+            ),
         ),
     ),
     Exercise(
