@@ -265,3 +265,18 @@ def test_the_doctor_knows_which_linears_skip_the_block_check() -> None:
     }
     assert not any(guard.startswith("lin-tp") for guard in said["qkv_proj"])
     assert "lin-tp-row" in said["o_proj"]  # K = 320 % 128 = 64
+
+
+def test_inkling_has_a_relative_position_in_its_fused_linear() -> None:
+    """Full attention: 8 heads of 96, KV 4, 16 for the position; windows: 16 of 48, KV 8."""
+    found = shapes(config("inkling_text as stored"), 2)
+    fused = [(r.parts, r.indices) for r in found.layers if r.linear == "qkvr"]
+    assert fused == [
+        ((8 * 48, 4 * 48, 4 * 48, 8 * 16), (0, 2, 3, 5)),
+        ((4 * 96, 2 * 96, 2 * 96, 4 * 16), (1, 4)),
+    ]
+    assert found.kv is not None and (found.kv.head_dim, found.kv.layers) == (96, 2)
+    assert "layers 2-5: mlp.shared_experts (a sink of 2 experts: no rule)" in found.unknown
+    router = next(r for r in found.layers if r.kind == "router")
+    assert router.n == 6 + 2  # it chooses among the sink's experts too
+    assert shapes(config("inkling_text as stored"), 3).loads is False

@@ -2,6 +2,7 @@
 
 from mxlab.models.attention import Gqa
 from mxlab.models.family import Family
+from mxlab.models.inkling import InklingAttention, InklingExperts, inkling_experts
 from mxlab.models.layer_sets import (
     after_dense,
     by_mlp_type,
@@ -49,7 +50,47 @@ def _double(part: int) -> tuple[Mla, DenseMlp]:
     )
 
 
+_INKLING = (
+    InklingAttention(),
+    DenseMlp(
+        width="dense_intermediate_size",
+        width_else="intermediate_size",
+        layers=without(inkling_experts),
+    ),
+    InklingExperts(),
+)
+#: transformers' names -> the checkpoint's
+_INKLING_ALIASES = (
+    (".self_attn.q_proj", ".attn.wq_du"),
+    (".self_attn.k_proj", ".attn.wk_dv"),
+    (".self_attn.v_proj", ".attn.wv_dv"),
+    (".self_attn.r_proj", ".attn.wr_du"),
+    (".self_attn.o_proj", ".attn.wo_ud"),
+)
+
 MOE_NEW: tuple[Family, ...] = (
+    Family(
+        name="inkling",
+        attention_dp=True,
+        architectures=("InklingForConditionalGeneration",),
+        model_types=("inkling", "inkling_mm_model"),
+        parts=_INKLING,
+        block="llm.model.layers.{layer}.",
+        head="llm.lm_head",
+        nested="text_config",
+        aliases=_INKLING_ALIASES,
+        often_incomplete=True,
+        unknown=("vision and audio towers (no recipe for Inkling's)",),
+    ),
+    Family(
+        name="inkling",
+        attention_dp=True,
+        architectures=("InklingForCausalLM",),
+        model_types=("inkling_text", "inkling_model"),
+        parts=_INKLING,
+        aliases=_INKLING_ALIASES,
+        often_incomplete=True,
+    ),
     Family(
         name="granitemoeshared",
         architectures=("GraniteMoeSharedForCausalLM", "GraniteMoeSWAForCausalLM"),

@@ -17,6 +17,7 @@ class DenseMlp:
     down_sources: tuple[str, ...] = ("down_proj",)
     module: str = "mlp"
     width: str = "intermediate_size"
+    width_else: str = ""  # the key that stands in where ``width`` is absent
     gated: bool = True
     four_hidden: bool = False  # 4 * hidden_size when absent
     halved: bool = False  # the key counts gate and up together
@@ -31,6 +32,8 @@ class DenseMlp:
             return
         hidden = build.hidden
         width = build.optional(self.width, int(not self.optional))
+        if width is None and self.width_else:
+            width = build.size(self.width_else)
         if self.optional and not width:
             return
         if width is None and self.four_hidden:
