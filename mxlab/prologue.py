@@ -48,7 +48,7 @@ class Prologue:
 
 
 def inkling_cache(found: Shapes) -> KvCache | None:
-    """Return the KV cache of an Inkling config, which has no recipe of its own yet.
+    """Return the KV cache of an Inkling config, where nothing else was derived.
 
     None for other architectures, or where a head count is missing or does not divide. Source:
     sglang 0.5.23, srt/configs/inkling.py: head_dim defaults to hidden_size / num_attention_heads.
