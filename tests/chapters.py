@@ -50,7 +50,7 @@ def check_parts(notebook: str, chapter: str) -> None:
     assert text.count("> **The failure**") == text.count("> **Takeaway**") == 1
     assert text.index("> **The failure**") < 80
     bites = text.partition("> **Where this bites**")[2]
-    assert re.search(r"\([\w.-]+/[\w.-]+ #\d+, 20\d\d-\d\d-\d\d\)", " ".join(bites.split()))
+    assert re.search(r"\([\w.-]+/[\w.-]+ #\d+, 20\d\d-\d\d-\d\d[;)]", " ".join(bites.split()))
     asked = re.findall(r"^\*\*(\d\.\d)\*\*", text, re.M)
     assert asked == list(exercises(chapter))
     assert text.count("<details>") == len(asked)

@@ -76,15 +76,20 @@ EXERCISES = (
     ),
     Exercise(
         name="5.3",
-        asks="How many bytes does the scale buffer of a (300, 320) matrix have in tile_128x4, "
-        "blocks along K = 320?",
-        spec=lambda: _TILE.nbytes(300, 10),
-        hint="K = 320 is 10 scale columns. Round 300 up to whole tiles of 128 and 10 up to whole "
+        asks="How many bytes does the scale buffer of a (2880, 2880) weight have in tile_128x4, "
+        "blocks along K?",
+        spec=lambda: _TILE.nbytes(2880, 90),
+        hint="K = 2880 is 90 scale columns. Round 2880 up to whole tiles of 128 and 90 up to whole "
         "tiles of 4.",
         mistakes=(
-            Mistake(spec=lambda: 3000, says="That is without padding: 300 * 10."),
+            Mistake(spec=lambda: 2880 * 90, says="That is without padding: 2880 * 90."),
             Mistake(
-                spec=lambda: 384 * 320, says="That rounds the elements up, not the scales: K / 32."
+                spec=lambda: 2944 * 90,
+                says="The columns are padded too: 90 is no multiple of 4.",
+            ),
+            Mistake(
+                spec=lambda: 2944 * 2880,
+                says="That rounds the elements up, not the scales: K / 32.",
             ),
         ),
     ),
