@@ -16,7 +16,8 @@ for (const name of ["document", "Event", "KeyboardEvent", "MutationObserver", "N
   globalThis[name] = name === "document" ? dom.window.document : dom.window[name];
 }
 
-const STATES = [{}, { gpu: "h200", n: 8640 }, { n: 1, k: 1, tile: 5 }, { tp: 3 }];
+const STATES = [{}, { gpu: "h200", n: 8640 }, { n: 1, k: 1, tile: 5 }, { tp: 3 },
+  { matrix: "torch" }, { matrix: "torch", n: 4128 }];
 const python = `
 import json, sys
 from mxlab.explorers import answer, explorer
@@ -203,6 +204,20 @@ test("a new view of the same shape keeps the focused cell; scroll and nodes surv
   const { view, state } = answers[1];
   model.set("answer", { view, state });
   assert.equal(root.activeElement, cell);
+});
+
+test("a title that says what is shown changes with it, as a heading and as a name", () => {
+  model.set("answer", answers[4]);
+  model.set("answer", answers[5]);
+  const said = answers[5].view.panels.map((panel) => panel.title);
+  const [before] = answers[4].view.panels.filter((panel) => panel.id === "matrix");
+  assert.ok(said.some((title) => title.includes("4,128")) && !said.includes(before.title));
+  const panels = [...root.querySelectorAll(".panel")];
+  assert.deepEqual(panels.map((node) => node.querySelector(".panel-title").textContent), said);
+  assert.deepEqual(panels.map((node) => node.getAttribute("aria-label")), said);
+  const grids = panels.map((node) => node.querySelector("table[role=grid]"));
+  grids.forEach((grid, i) => grid && assert.equal(grid.getAttribute("aria-label"), said[i]));
+  assert.ok(grids.filter(Boolean).length >= 3);
 });
 
 test("folds stay open when the view changes, and the button opens and closes them all", () => {

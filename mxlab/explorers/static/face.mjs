@@ -5,7 +5,7 @@
 
 import { form } from "./controls.mjs";
 import { h, reveal, same, write } from "./dom.mjs";
-import { MAKERS } from "./panels.mjs";
+import { MAKERS, retitle } from "./panels.mjs";
 import { actions } from "./takeaway.mjs";
 
 let faces = 0;
@@ -92,7 +92,7 @@ function render({ model, el }) {
         if (old) old.node.replaceWith(made.node);
         else panels.insertBefore(made.node, panels.children[index] ?? null);
         drawn.set(panel.id, made);
-      }
+      } else retitle(old.node, panel);
       drawn.get(panel.id).last = panel;
     });
     for (const id of gone) {

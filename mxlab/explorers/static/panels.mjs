@@ -9,6 +9,14 @@ function frame(panel, ...children) {
   return h("section", { class: looks, role: "group", "aria-label": panel.title }, head, ...children);
 }
 
+/** A title may say what is shown, so that it changes with it: in the head and as names. */
+export function retitle(node, { title }) {
+  write(node.querySelector(".panel-title"), title);
+  for (const named of [node, node.querySelector("table[role=grid]")]) {
+    named?.setAttribute("aria-label", title);
+  }
+}
+
 function facts(first) {
   const body = h("tbody"), alt = h("caption", { class: "sr" });
   const node = frame(first, h("table", { class: "plain" }, alt, body));
