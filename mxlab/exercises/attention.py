@@ -49,7 +49,7 @@ EXERCISES = (
         "scale buffer of K lies the scale of slot 333, head 1, block 2?",
         spec=lambda: _offset(333, 1, 2, 4, 128),
         hint="333 = 2 * 128 + 77: page 2, row 77. The tile is number 2 * 4 + 1. Inside it, rows "
-        "are ordered as in chapter 5.",
+        "are ordered as in tile_128x4.",
         mistakes=(
             Mistake(
                 spec=lambda: _flat(333, 1, 2, 4, 128),
