@@ -56,6 +56,10 @@ def svg_of(html: str) -> ElementTree.Element:
     return ElementTree.fromstring(base64.b64decode(source[1]))
 
 
+def _svg_text(html: str) -> str:
+    return ElementTree.tostring(svg_of(html), encoding="unicode")
+
+
 def evil() -> Explorer:
     """An explorer all of whose texts are hostile."""
 
@@ -117,6 +121,17 @@ def test_hostile_text_stays_text() -> None:
     html.encode()  # no lone surrogate is left
     names = {element.tag.rpartition("}")[2] for element in svg_of(html).iter()}
     assert names <= {"svg", "rect", "text", "circle", "path", "g"}
+
+
+def test_the_picture_scrolls_in_a_box_that_the_keyboard_reaches() -> None:
+    html = still(explorer("two_axes"), {}, "here")
+    box = re.search(r'<div class="mxlab-wide" ([^>]*)>\n<img [^>]*style="([^"]*)">\n</div>', html)
+    assert box is not None
+    assert 'tabindex="0"' in box[1] and 'role="group"' in box[1]
+    assert 'aria-label="Two axes, two answers"' in box[1] and "overflow-x: auto" in box[1]
+    smallest = min(float(size) for size in re.findall(r'font-size="(\d+)"', _svg_text(html)))
+    width = re.search(r"min-width: (\d+)px", box[2])
+    assert width is not None and smallest * int(width[1]) / 760 >= 8
 
 
 @pytest.mark.parametrize("name", list(EXPLORERS))

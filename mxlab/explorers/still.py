@@ -18,6 +18,7 @@ from mxlab.explorers.protocol import Explorer
 #: the most cells of one table
 MOST_CELLS = 256
 _MOST_COLUMNS = 3  # of a table that fits a phone
+_LEGIBLE = 700  # pixels of 760: the smallest letters, 9 of them, stay above 8
 _LONG = 200  # characters of one setting: a pasted log is not repeated
 
 
@@ -83,9 +84,11 @@ def _image(explorer: Explorer, view: View) -> str:
         if isinstance(p, Verdicts | Drawing) or (isinstance(p, Grid) and p.drawn)
     ]
     alt = clean(" ".join([view.answer, *drawn]))
-    return (
+    return (  # on a phone it scrolls in its box: shrunken, its words could not be read
+        f'<div class="mxlab-wide" tabindex="0" role="group" aria-label="{clean(explorer.title)}" '
+        'style="overflow-x: auto">\n'
         f'<img alt="{alt}" src="data:image/svg+xml;base64,{source}" '
-        'style="width: 100%; max-width: 760px; height: auto">'
+        f'style="width: 100%; min-width: {_LEGIBLE}px; max-width: 760px; height: auto">\n</div>'
     )
 
 
