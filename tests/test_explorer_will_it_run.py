@@ -368,3 +368,15 @@ def test_a_suggestion_without_room_is_bounded() -> None:
     assert suggestions(examiner, report, 0) == ()
     with pytest.raises(InputError):
         will_it_run_model.view(RECORD.clean({"config": "pasted"}))
+
+
+def test_a_line_that_changes_nothing_is_no_warning_of_the_whole() -> None:
+    state: dict[str, object] = {
+        "config": "layer", "gpu": "b200", "backend": "auto", "kv_dtype": "mxfp8",
+        "attention": "fa4", "model": "inkling", "head_dim": 128,
+    }  # fmt: skip
+    same = view(**state, page_size=128)
+    assert same["status"] == "passes" and "kv-fa4-page only logs a line" in same["answer"]
+    assert "--page-size is 128 already" in json.dumps(panel("guards", same))
+    other = view(**state, page_size=64)
+    assert other["status"] == "warns" and "--page-size 64 becomes 128" in other["answer"]

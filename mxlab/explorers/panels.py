@@ -20,7 +20,8 @@ MOST_SHAPES = 3000
 class Item:
     """One line of a list of verdicts.
 
-    ``sign`` repeats the status without colour; ``quiet`` lines next to each other are folded.
+    ``sign`` repeats the status without colour; ``quiet`` lines next to each other are folded; a
+    ``notice`` is a warning after which everything is as it was asked for.
     """
 
     status: str
@@ -32,6 +33,7 @@ class Item:
     notes: tuple[tuple[str, str], ...] = ()  # (what, text): meaning, instead, fix, source
     href: str = ""
     quiet: bool = False
+    notice: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as JSON for the face."""

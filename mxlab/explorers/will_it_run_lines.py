@@ -36,6 +36,7 @@ def line(verdict: Verdict, where: str = "") -> Item:
         notes=tuple(note for note in notes if note[1] and note != ("instead", "none")),
         href=f"book/guards/{verdict.guard}.html" if guard else "",
         quiet=not said,
+        notice=verdict.notice,
     )
 
 
@@ -53,7 +54,7 @@ def conclusion(items: Sequence[Item]) -> tuple[str, str, str]:
         (Status.FALLS_BACK, "Runs, but falls back"),
         (Status.WARNS, "Runs, with a warning"),
     ):
-        found = [item for item in items if item.status == status]
+        found = [item for item in items if item.status == status and not item.notice]
         if found:
             first = found[0]
             behind = f" {len(found) - 1} more behind it." if len(found) > 1 else ""
@@ -64,7 +65,12 @@ def conclusion(items: Sequence[Item]) -> tuple[str, str, str]:
             sentence = f"{start} at {where}: {first.name}, {because}.{behind}"
             return status, SIGNS[status][0], sentence
     asked = sum(item.status == Status.PASSES for item in items)
-    return Status.PASSES, SIGNS[Status.PASSES][0], f"Runs: all {asked} guards on the way pass."
+    said = f"all {asked} guards on the way pass"
+    notices = [item.name for item in items if item.notice]
+    if notices:
+        logs = "logs" if len(notices) == 1 else "log"
+        said = f"{asked} guards on the way pass, and {' and '.join(notices)} only {logs} a line"
+    return Status.PASSES, SIGNS[Status.PASSES][0], f"Runs: {said}."
 
 
 def counts(items: Sequence[Item]) -> str:

@@ -106,6 +106,8 @@ def _fa4_page(facts: Facts) -> Finding:
     if page is None and facts.deployment.architecture in MINIMAX_M3:
         page = 128  # set by the architecture's own rule before
     because = f"--page-size {'not given' if page is None else page} becomes 128"
+    if page == 128:
+        because = "--page-size is 128 already; the line is logged all the same"
     return Finding(Status.WARNS, because, {"p": page}, notice=page == 128)
 
 
