@@ -113,17 +113,17 @@ def test_the_probe_of_chapter_4_tells_every_scale() -> None:
     space: dict[str, Any] = {"rng": np.random.default_rng(3), "print": lambda *_: None}
     space |= {"np": np, "replace": replace, "gemm": gemm, "quantize": quantize}
     exec(next(source for source in sources if "probe =" in source), space)
-    left, probe = space["left"], space["probe"]
+    left, product = space["left"], space["product"]
     rows, blocks = np.indices((128, 4)).astype(np.uint8)
     for name, reads in space["kernels"].items():
-        before = gemm(replace(left, scales=reads(left.scales)), probe)
+        before = product(reads(left.scales))
+        from_rows, from_blocks = (reads(one).reshape(128, 4) for one in (rows, blocks))
         in_place = 0
         for row, block in np.ndindex(128, 4):
             scales = left.scales.copy()
             scales[row, block] += 1
-            after = gemm(replace(left, scales=reads(scales)), probe)
-            hit = np.argwhere(before != after).tolist()
-            assert hit == np.argwhere((reads(rows) == row) & (reads(blocks) == block)).tolist()
+            hit = np.argwhere(before != product(reads(scales))).tolist()
+            assert hit == np.argwhere((from_rows == row) & (from_blocks == block)).tolist()
             assert len(hit) == 1
             in_place += hit == [[row, block]]
         assert in_place == 512 if name == "right" else 0 < in_place < 20, name
