@@ -65,7 +65,7 @@ def states(count: int) -> Iterator[tuple[dict[str, object], Deployment]]:
             "ep": chance.choice([n for n in (1, 2, 4) if tp % n == 0]),
             "quantization": chance.choice(("mxfp8", "mxfp8", "none")),
             "kv_dtype": chance.choice(("auto", "auto", "mxfp8", "fp8_e4m3")),
-            "page_size": chance.choice((64, 128)),
+            "page_size": chance.choice((0, 64, 128)),
             "packages": chance.choice(("both", "both", "neither")),
         }
         quantization = None if state["quantization"] == "none" else "mxfp8"
@@ -79,7 +79,7 @@ def states(count: int) -> Iterator[tuple[dict[str, object], Deployment]]:
                 fp8_gemm_backend=str(state["backend"]),
                 moe_runner_backend=str(state["moe"]),
                 kv_cache_dtype=str(state["kv_dtype"]),
-                page_size=int(str(state["page_size"])),
+                page_size=int(str(state["page_size"])) or None,
                 packages=frozenset({"flashinfer", "deep_gemm"})
                 if state["packages"] == "both"
                 else frozenset(),
@@ -161,6 +161,29 @@ def test_a_click_on_a_layer_shows_it_and_a_name_that_is_not_there_shows_the_firs
         assert panel("guards", shown)["title"].startswith(f"Guards of {name} ")
     for name in ("nonsense", "", "</script>", "down_proj ", "x" * 10_000):
         assert panel("layers", view(**state, layer=name)) == grid
+
+
+def test_a_model_at_the_start_is_asked_nothing_about_a_cache_that_nobody_asked_for() -> None:
+    stopped = 0
+    for name in shipped_models():
+        for gpu in ("h200", "b200"):
+            result = json.loads(answer("will_it_run", json.dumps({"config": name, "gpu": gpu})))
+            shown = items("guards", result["view"])
+            spoken = {item["name"] for item in shown if item["status"] in ("stops", "warns")}
+            # where SGLang chooses FA4 by itself, it says that it chooses the page, too
+            assert {g for g in spoken if g.startswith(("kv-", "fa4-"))} <= {"kv-fa4-page"}, name
+            stopped += "Stops" in result["view"]["answer"]
+    assert stopped > 10
+
+
+def test_where_the_server_stops_first_the_layer_shown_is_one_that_stops() -> None:
+    shown = view(config="Qwen3-30B-A3B", gpu="h200", backend="deep_gemm", tp=8)
+    assert "cfg-min-capability" in shown["answer"]  # of the server, not of a layer
+    grid = panel("layers", shown)
+    chosen = {grid["rows"][r] for r, _ in grid["chosen"]}
+    assert chosen == {"experts.w13"}
+    assert any("stops" in grid["text"][r][0] for r, _ in grid["chosen"])
+    assert "stops" not in grid["text"][0][0], "the first layer listed does not stop"
 
 
 def test_the_smallest_changes_are_searched_for_only_when_asked(

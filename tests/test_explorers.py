@@ -177,7 +177,7 @@ def test_the_verdicts_are_those_of_check() -> None:
             fp8_gemm_backend=str(state["backend"]),
             kv_cache_dtype=str(state["kv_dtype"]),
             attention_backend=None if state["attention"] == "auto" else str(state["attention"]),
-            page_size=int(state["page_size"]),
+            page_size=int(state["page_size"]) or None,
             packages={
                 "both": frozenset({"flashinfer", "deep_gemm"}),
                 "no-flashinfer": frozenset({"deep_gemm"}),

@@ -11,6 +11,7 @@ from guard_scenes import BLOCK, MXFP8, SCENES, F, N, P, Q, S, W, built, ink, kv,
 
 from book.site import guard_examples
 from mxlab.errors import InputError
+from mxlab.explorers.guard_row_settings import arguments
 from mxlab.guards import (
     GUARDS,
     STAGES,
@@ -164,7 +165,7 @@ def seen() -> dict[str, set[Status]]:
         rows = [row for row in GUARDS if row.subject == subject]
         for settings in islice(guard_examples._variations(subject), 7000):
             with suppress(InputError):  # two changes that do not go together
-                asked = facts(**guard_examples.arguments(settings))
+                asked = facts(**arguments(settings))
                 for row in rows:
                     said = row.check(asked)
                     found[row.id].add(said.status)

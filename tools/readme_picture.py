@@ -11,9 +11,6 @@ STATE = {
     "packages": "no-flashinfer",
     "n": 8640,
     "k": 2880,
-    "kv_dtype": "auto",
-    "attention": "auto",
-    "model": "other",
 }
 
 

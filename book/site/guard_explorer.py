@@ -28,6 +28,9 @@ _CALM: State = {
     "k": 4096,
     "head_dim": 128,
     "page_size": 128,
+    "kv_dtype": "mxfp8",
+    "attention": "fa4",
+    "model": "inkling",
 }
 _CHANGES: Mapping[str, tuple[int | str, ...]] = {
     "gpu": ("h200", "rtx5090", "mi300x", "mi355x", "thor", "b300"),

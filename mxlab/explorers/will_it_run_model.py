@@ -149,14 +149,14 @@ def _facts(report: Report, weights: Weights | None) -> Facts:
 
 
 def _chosen(report: Report, name: str) -> LayerReport | None:
-    """Return the layer asked for; else the one that stops first; else the first that speaks."""
+    """Return the layer asked for; else the first that stops; else the first that speaks."""
     layers = {layer.linear.linear: layer for layer in report.layers}
     if name.strip() in layers:
         return layers[name.strip()]
     if report.first_stop and report.first_stop[0] in layers:
         return layers[report.first_stop[0]]
-    speaking = (layer for layer in report.layers if layer.worst)
-    return next(speaking, report.layers[0] if report.layers else None)
+    speaking = sorted((layer for layer in report.layers if layer.worst), key=_goes_on)
+    return next(iter(speaking or report.layers), None)
 
 
 def _layers(report: Report, chosen: LayerReport | None, first: int) -> Grid:
@@ -211,6 +211,10 @@ def _layers(report: Report, chosen: LayerReport | None, first: int) -> Grid:
 
 def _stops(layer: LayerReport) -> bool:
     return any(verdict.status is Status.STOPS for verdict in layer.verdicts)
+
+
+def _goes_on(layer: LayerReport) -> bool:
+    return not _stops(layer)
 
 
 def _guards(report: Report, chosen: LayerReport | None) -> Verdicts:
