@@ -111,7 +111,7 @@ def test_an_explorer_is_printed_as_its_picture_with_its_settings(
     with printed(page) as document:
         text = text_of(document)
     assert squashed("Settings: Layout = tile_128x4, Rows = 300, K = 320") in text
-    assert squashed("The scale of row 130, column 5 is byte 2,081") in text
+    assert squashed("The scale of row 200, column 6 is byte 2,186") in text
     assert squashed("bits of the column") in text, "the picture's own words"
     assert "Copylink" not in text
 
@@ -129,7 +129,7 @@ def test_an_explorer_that_was_set_is_printed_as_it_was_set(
         assert outside(document) == []
     assert "lineartakes3,000bytes" in text, "the new answer"
     assert "tile_128x4takes4,608bytes" not in text, "and not the old one beside it"
-    assert re.search(r"Rows300.?K320", text) and "Find130,5" in text
+    assert re.search(r"Rows300.?K320", text) and "Find200,6" in text
     for label in ("Copylink", "ShowPython", "Undo"):
         assert label not in text
 
