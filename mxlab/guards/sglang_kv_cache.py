@@ -231,9 +231,12 @@ def _sf_dim4(facts: Facts) -> Finding:
         return passes(f"{sizes}: four scales a token and head")
     if scales_given(facts):
         return stops(f"{sizes}, not 4", sf_dim=bad[0])
+    after = "only moving or restoring the cache would raise"
+    if kv.v_head_dim // 32 % 2:
+        after = "FA4 then does not compile (fa4-v-even)"
     text = (
         f"{sizes}, not 4: the fused store writes an order that the attention kernel does not read; "
-        "only moving or restoring the cache would raise"
+        f"{after}"
     )
     return Finding(Status.SILENT, text, {"sf_dim": bad[0]})
 
