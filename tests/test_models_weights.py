@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_models_published import CONFIGS as PUBLISHED
+from test_models_known import CONFIGS as KNOWN
 
 from mxlab.models import Linear, read_config, shapes
 from mxlab.models.families import families
@@ -65,7 +65,7 @@ def test_small_configs_of_the_other_families(name: str) -> None:
 def test_every_family_is_checked() -> None:
     configs = [read_config(DATA / "models" / f"{name}.json") for name in REAL]
     configs += [case["config"] for case in SMALL.values()]
-    configs += list(PUBLISHED.values())
+    configs += list(KNOWN.values())
     checked = {shapes(config).family for config in configs}
     assert len(REAL) == 44 and len(SMALL) == 144
     assert {family.name for family in families()} - checked == UNCHECKED
