@@ -83,7 +83,7 @@ def test_the_saved_output_is_a_picture_and_a_sentence_only(widget: ExplorerWidge
     data, _ = widget._repr_mimebundle_()
     assert set(data) == {"text/html", "text/plain"}
     assert f'id="{widget.mount}"' in data["text/html"] and "<img" in data["text/html"]
-    assert data["text/plain"].startswith("Will it run? Stops at S7")
+    assert data["text/plain"].startswith("Will it run? Runs, but falls back at S6")
 
 
 def test_hosts_that_show_outputs_in_frames_get_the_widget_view(
