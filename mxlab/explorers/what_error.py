@@ -202,13 +202,14 @@ def _text(found: Explanation) -> Facts:
         rows.append(("known messages", f"{times:,}", f"{len(found.matches):,} different"))
     if found.unread:
         rows.append(("not read", f"{found.unread:,}", "more of the same: counted, not compared"))
-    alt = f"{found.lines:,} lines, {found.size:,} bytes, {times:,} known messages."
+    counts = ((found.lines, "line"), (found.size, "byte"), (times, "known message"))
+    alt = ", ".join(f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts) + "."
     return Facts(id="text", title="The text", alt=alt, rows=tuple(rows))
 
 
 def _nothing(found: Explanation, cli: str, python: str) -> View:
     """Say that nothing is known, and what comes nearest."""
-    lines = f"{found.lines:,} line{'s' if found.lines != 1 else ''}"
+    lines = f"{found.lines:,} line{'s' * (found.lines != 1)}"
     answer = f"No message that mxlab knows stands in this text ({lines})."
     if found.nearest:
         best = found.nearest[0]
