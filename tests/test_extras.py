@@ -36,7 +36,8 @@ def bare(*argv: str) -> subprocess.CompletedProcess[str]:
         (["doctor", "Llama-3.1-8B", "--gpu", "h200", "--quantization", "mxfp8"], 1),
         (["explain", "MXFP8 KV cache requires head_dim divisible by 32, got 80."], 0),
         (["guards", "wsp-deepgemm"], 0),
-        (["explore", "will_it_run"], 1),
+        (["explore", "will_it_run"], 0),
+        (["explore", "will_it_run", "kv_dtype=mxfp8", "attention=fa4"], 1),
     ],
 )
 def test_verbs_that_need_the_standard_library_alone(argv: list[str], code: int) -> None:

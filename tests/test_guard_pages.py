@@ -345,3 +345,40 @@ def test_prose_shows_every_letter(text: str) -> None:
 def test_prose_of_the_table(guard: Guard) -> None:
     for text in (guard.meaning, guard.predicate, *guard.fixes, guard.hardware, guard.source):
         assert shown(parsed("x " + guard_text.prose(text))) == "x " + text.rstrip()
+
+
+def test_no_plain_check_leaves_out_what_decides(pages: dict[str, str]) -> None:
+    """Sizes of groups are never reduced to one m; anything else a guard hears is named."""
+    named = grouped = 0
+    for row, _ in every_row():
+        heard = [control.name for control in explorer(f"guard:{row.id}").controls]
+        rule = check_of(row).rule
+        if "groups" in heard:
+            grouped += 1
+            assert rule is None or "m" not in rule.conditions, row.id
+        if rule is None:
+            continue
+        intro = next(line for line in pages[row.id].splitlines() if line.startswith("To paste "))
+        others = [name for name in heard if name not in rule.conditions]
+        assert intro.count(" = ") == len(others), row.id
+        named += len(others)
+    assert grouped >= 4 and named > 300
+
+
+def test_texts_of_several_checks_say_so_and_ids_are_links(pages: dict[str, str]) -> None:
+    for row, other in (("te-group-align", "te-dim32"), ("lin-tp-row", "lin-tp-ct")):
+        for one, another in ((row, other), (other, row)):
+            head = pages[one].split("## What it means")[0]
+            assert "Other checks print " in head and f"[`{another}`]({another}.md)" in head
+    assert sum("Other checks print " in text for text in pages.values()) > 40
+    assert "Other checks print " not in pages["kv-hd32"]
+    assert "([`moe-hw`](moe-hw.md))" in pages["arg-moe-runner-mxfp8"]
+
+
+def test_commands_and_calls_in_a_text_are_code() -> None:
+    text = guard_text.prose("mxlab layout ROWS COLS --layout tile_128x4 prints it")
+    assert text == "`mxlab layout ROWS COLS --layout tile_128x4` prints it"
+    assert guard_text.sentence(guard_text.prose("mxlab detect")) == "`mxlab detect`."
+    assert guard_text.sentence(guard_text.prose("mxlab needs none")) == "Mxlab needs none."
+    call = "mxfp8_quantize(..., is_sf_swizzled_layout=True) makes the scales"
+    assert guard_text.prose(call).startswith("`mxfp8_quantize(..., is_sf_swizzled_layout=True)` ")

@@ -12,6 +12,8 @@ from typing import Any
 from book.site.guard_check_rules import GRIDS, SIZES, Rule, Values, find
 from book.site.guard_examples import Example, examples, trips
 from mxlab.errors import InputError
+from mxlab.explorers import explorer
+from mxlab.explorers.controls import Choice
 from mxlab.explorers.guard_row_code import literal
 from mxlab.explorers.guard_row_settings import CLASSES, Setting, Settings, arguments, default
 from mxlab.guards import Facts, Status, call_examples, facts
@@ -127,6 +129,8 @@ def _rule_over(guard: Guard, start: Settings, settings: Sequence[Setting]) -> Ch
     rule = find(asked, {name: start[at] for name, at in where.items()}, choices)
     if rule is None or _is_the_example_s_own(rule, start):
         return None
+    if "m" in rule.conditions and _listens_to_groups(guard):
+        return None
     ends = _ends(rule, asked, start, where, choices)
     return Check(guard.id, rule, tuple(choices), *ends) if ends else None
 
@@ -135,6 +139,22 @@ def _is_the_example_s_own(rule: Rule, start: Settings) -> bool:
     """Tell whether a bound of the rule may follow from a shape that the example fixes."""
     shapes = any(isinstance(value, tuple) for value in start.values())
     return shapes and any(sign in rule.source() for sign in ("<=", ">="))
+
+
+def _listens_to_groups(guard: Guard) -> bool:
+    """Tell whether the sizes of groups decide, which no rule over m, n and k can say."""
+    return any(control.name == "groups" for control in explorer(f"guard:{guard.id}").controls)
+
+
+def rest(guard: Guard) -> Mapping[str, str]:
+    """Return what else than its plain rule's names a guard hears: label -> the example's value."""
+    rule, record = check_of(guard).rule, explorer(f"guard:{guard.id}")
+    if rule is None:
+        return {}
+    state = record.defaults()
+    others = [control for control in record.controls if control.name not in rule.conditions]
+    names = {c.name: dict(c.options) if isinstance(c, Choice) else {} for c in others}
+    return {c.label: names[c.name].get(str(state[c.name]), str(state[c.name])) for c in others}
 
 
 def _grid(name: str, now: object) -> Sequence[object]:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from book.site import guard_index
-from book.site.guard_check_code import check_of
+from book.site.guard_check_code import check_of, rest
 from book.site.guard_example_known import ALWAYS, NEVER
 from book.site.guard_examples import Example, examples, trips
 from book.site.guard_explorer import explorer_html, will_it_run_link
 from book.site.guard_index import list_name, system_name
-from book.site.guard_text import code, heading, prose, sentence, title, yaml
+from book.site.guard_text import code, heading, linked, prose, sentence, title, yaml
 from mxlab.cli import main
 from mxlab.diagnosis import death
 from mxlab.explain import COSTS
@@ -55,12 +55,13 @@ def page(guard: Guard) -> str:
         "",
         f"`{guard.id}`, [{name}]({list_name(guard.system)}.md) {_versions(guard)}, "
         f"{_KINDS.get(guard.error) or f'`{guard.error}`'}.",
-        *_section("What it means", [prose(guard.meaning)]),
-        *_section(
-            "What to do", [f"{n}. {sentence(prose(f))}" for n, f in enumerate(guard.fixes, 1)]
-        ),
+        *_alike(guard),
+        *_section("What it means", [linked(guard.meaning, guard)]),
+        *_section("What to do", _numbered(guard)),
         *_section("When", _when(guard)),
-        *_section("What trips it", [f"Condition: {prose(guard.predicate)}.", *_texts(guard)]),
+        *_section(
+            "What trips it", [f"Condition: {linked(guard.predicate, guard)}.", *_texts(guard)]
+        ),
         *[line for example in _examples(guard) for line in example],
         *_section("Try it", _live(guard)),
         *_section("Models that meet it", _models(guard)),
@@ -89,7 +90,8 @@ def _when(guard: Guard) -> list[str]:
     return [
         f"Stage {guard.stage}: {prose(stage)}.{cost}",
         "",
-        f"It looks at {prose(SUBJECTS[guard.subject])}. Reached on: {prose(guard.hardware)}.",
+        f"It looks at {prose(SUBJECTS[guard.subject])}. "
+        f"Reached on: {linked(guard.hardware, guard)}.",
     ]
 
 
@@ -138,7 +140,9 @@ def _check(guard: Guard) -> list[str]:
         return []
     intro = "To paste before a launch, with your own values. "
     if check.rule is not None:
-        intro += "In plain Python, for the rest as in the example above that trips it:"
+        others = ", ".join(code(f"{label} = {value}") for label, value in rest(guard).items())
+        others = f" ({others})" if others else ""
+        intro += f"In plain Python, for the rest as in the example above that trips it{others}:"
     else:
         intro += "The check depends on more than sizes, so it asks mxlab:"
     return [intro, "", "```python", source, "```"]
@@ -147,7 +151,7 @@ def _check(guard: Guard) -> list[str]:
 def _instead(guard: Guard) -> str:
     if guard.fallback in ("", "none"):
         return "Nothing: it stops." if guard.error not in ("", "warning") else "It goes on."
-    return sentence(prose(guard.fallback))
+    return sentence(linked(guard.fallback, guard))
 
 
 def _live(guard: Guard) -> list[str]:
@@ -162,13 +166,33 @@ def _live(guard: Guard) -> list[str]:
     return [intro, "", "````{raw} html", explorer_html(guard), "````"]
 
 
+def _alike(guard: Guard) -> list[str]:
+    """Return what tells the other checks apart that print this guard's text."""
+    mine = set(guard.messages)
+    others = [
+        row
+        for row, _ in every_row()
+        if row.system == guard.system and row.id != guard.id and mine & set(row.messages)
+    ]
+    if not others:
+        return []
+    said = "The same text comes from" if len(guard.messages) == 1 else "One of its texts comes from"
+    lines = [f"* [`{row.id}`]({row.id}.md): {linked(row.predicate, guard)}." for row in others]
+    return [
+        "",
+        f"Other checks print {said}, too. This page is for: {linked(guard.predicate, guard)}.",
+        "",
+        *lines,
+    ]
+
+
 def _own(row: Guard) -> list[str]:
     """Return the related guards that stand in no other section: those of the same system."""
     return [id for id in row.related if guard(id).system == row.system]
 
 
-def _numbered(fixes: Sequence[str]) -> list[str]:
-    return [f"{number}. {sentence(prose(fix))}" for number, fix in enumerate(fixes, 1)]
+def _numbered(guard: Guard) -> list[str]:
+    return [f"{n}. {sentence(linked(fix, guard))}" for n, fix in enumerate(guard.fixes, 1)]
 
 
 def _listed(ids: Sequence[str], *, named: bool = False) -> list[str]:

@@ -3,7 +3,9 @@
 import re
 
 from book.site.guard_examples import trips
+from mxlab.cli import VERBS
 from mxlab.guards import values
+from mxlab.guards.data import every_row
 from mxlab.guards.engine import Guard
 
 # A flag's value: a number, a name with an underscore, or one that a launch flag takes.
@@ -18,11 +20,13 @@ _NAMES = {
     if "_" not in name
 }
 _VALUE = rf"(?:\d+|[a-z0-9]+(?:_[a-z0-9]+)+|{'|'.join(sorted(_NAMES, key=len, reverse=True))})"
-# What reads as code in a sentence: flags, shapes, names with underscores, comparisons.
+# What reads as code in a sentence: commands, flags, shapes, names with underscores, comparisons.
 _CODE = re.compile(
-    rf"--[a-z][a-z0-9-]*(?:[= ]{_VALUE}(?![\w-]))?"
+    rf"mxlab (?:{'|'.join(VERBS)})(?: [A-Z]+)*(?: --[a-z][a-z0-9-]*(?:[= ]{_VALUE})?)*(?!\w)"
+    rf"|--[a-z][a-z0-9-]*(?:[= ]{_VALUE}(?![\w-]))?"
     r"|\b[A-Za-z]\w* (?:[<>]=?|%) \d+(?: [!=]= \d+)?"
     r"|[A-Za-z0-9_./-]+\.(?:py|cu|cuh|cpp|json)(?::[0-9,-]+)?"
+    r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*\([^()]{0,80}\)"
     r"|[A-Za-z][A-Za-z0-9.]*_[A-Za-z0-9_.]*[A-Za-z0-9_](?:=[\w-]+)?"
     r"|\[[0-9 ,]+\]"
 )
@@ -61,6 +65,20 @@ def prose(text: str) -> str:
         parts += [_SPECIAL.sub(r"\\\1", text[at:start]), code(text[start:end])]
         at = end
     return "".join([*parts, _SPECIAL.sub(r"\\\1", text[at:])])
+
+
+_ID = re.compile(r"(?<![\w-])[a-z0-9]+(?:-[a-z0-9]+)+(?![\w-])")
+
+
+def linked(text: str, own: Guard) -> str:
+    """Return prose in which the ids of other guards are links to their pages."""
+    known = {row.id for row, _ in every_row()} - {own.id}
+    parts, at = [], 0
+    for found in _ID.finditer(text):
+        if found[0] in known:
+            parts += [prose(text[at : found.start()]), f"[`{found[0]}`]({found[0]}.md)"]
+            at = found.end()
+    return "".join([*parts, prose(text[at:])])
 
 
 def sentence(text: str) -> str:
