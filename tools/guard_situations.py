@@ -78,24 +78,33 @@ def command(model: str, deployment: Deployment) -> str:
 
 
 def of_models() -> dict[str, list[dict[str, str | None]]]:
-    """Return for each guard the first models that meet it."""
+    """Return for each guard the first models that meet it; best where nothing stops before."""
     models = {name: read_model(name) for name in shipped_models()}
     found: dict[str, dict[str, dict[str, str | None]]] = {}
+    behind: dict[str, dict[str, dict[str, str | None]]] = {}
     for deployment in deployments():
         for name, model in models.items():
             try:
                 report = doctor(model, deployment, suggest=False)
             except InputError:
                 continue
+            stop = report.first_stop[1] if report.first_stop else None
             for where, verdict in report.heard():
-                mine = found.setdefault(verdict.guard, {})
+                before = stop is not None and stop.guard != verdict.guard
+                mine = (behind if before else found).setdefault(verdict.guard, {})
                 if verdict.status in _SPEAKS and name not in mine and len(mine) < MOST:
                     said = f"{name}, {where} at TP {deployment.tp} on {gpu(deployment.gpu).label}"
+                    first = f"; {stop.guard} stops it first" if before and stop else ""
                     mine[name] = {
-                        "text": f"{said}: {verdict.because}",
+                        "text": f"{said}: {verdict.because}{first}",
                         "command": command(name, deployment),
                     }
-    return {id: list(mine.values()) for id, mine in found.items() if mine}
+    shown = {}
+    for id in (*found, *behind):
+        mine = {**behind.get(id, {}), **found.get(id, {})}
+        order = [*found.get(id, {}), *(name for name in mine if name not in found.get(id, {}))]
+        shown[id] = [mine[name] for name in order[:MOST]]
+    return {id: rows for id, rows in shown.items() if rows}
 
 
 def of_example(example: Example) -> dict[str, str | None]:

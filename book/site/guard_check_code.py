@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from book.site.guard_check_rules import GRIDS, SIZES, Rule, Values, find
-from book.site.guard_examples import Example, examples, trips
+from book.site.guard_examples import Example, trips
 from mxlab.errors import InputError
 from mxlab.explorers import explorer
 from mxlab.explorers.controls import Choice
@@ -84,34 +84,36 @@ class Check:
 @cache
 def check_of(guard: Guard) -> Check:
     """Return the check of a guard."""
-    mine = examples()[guard.id]
-    trip, fine = trips(guard), mine.get(Status.PASSES)
+    trip = trips(guard)
     if trip is not None:
-        found = _rule(guard, dict(trip.settings), dict(fine.settings) if fine else None)
+        found = _rule(guard, dict(trip.settings))
         if found is not None:
             return found
     return Check(guard.id, None, (), None, None)
 
 
-def _rule(guard: Guard, trip: Settings, fine: Settings | None) -> Check | None:
+def _rule(guard: Guard, trip: Settings) -> Check | None:
     subject = guard.subject
     sizes = [(subject, name) for name in _SIZES.get(subject, ())]
     if subject in ("server", "kv_cache"):
         sizes += [("deployment", name) for name in _DEPLOYMENT]
     choices = [(subject, name) for name in _CHOICES.get(subject, ())]
-    # Start where it trips; else where it passes: then only what the rule is about differs.
-    for start in filter(None, (trip, fine)):
-        for settings in dict.fromkeys((tuple(sizes + choices), tuple(sizes), tuple(choices))):
-            found = _rule_over(guard, start, settings) if settings else None
-            if found is not None:
-                return found
+    for settings in dict.fromkeys((tuple(sizes + choices), tuple(sizes), tuple(choices))):
+        found = _rule_over(guard, trip, settings) if settings else None
+        if found is not None:
+            return found
     return None
 
 
 def _rule_over(guard: Guard, start: Settings, settings: Sequence[Setting]) -> Check | None:
     start = {**{s: v for s in settings if (v := default(s)) is not None}, **start}
     where = {setting[1]: setting for setting in settings if start.get(setting) is not None}
-    choices = {name: _grid(name, start[at]) for name, at in where.items()}
+    heard = {
+        control.name: [value for value, _ in control.options]
+        for control in explorer(f"guard:{guard.id}").controls
+        if isinstance(control, Choice)
+    }
+    choices = {name: _grid(name, start[at], heard.get(name, ())) for name, at in where.items()}
 
     subject, own = (
         guard.subject,
@@ -157,9 +159,10 @@ def rest(guard: Guard) -> Mapping[str, str]:
     return {c.label: names[c.name].get(str(state[c.name]), str(state[c.name])) for c in others}
 
 
-def _grid(name: str, now: object) -> Sequence[object]:
+def _grid(name: str, now: object, heard: Sequence[str]) -> Sequence[object]:
+    """Return the values to try: those of every call, and those that the guard's explorer has."""
     if isinstance(now, str):
-        listed = dict(call_examples.CALLS)[name]
+        listed = (*dict(call_examples.CALLS)[name], *heard)
         plain = {"a_dtype": "float8_e4m3fn", "b_dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
         usual = plain.get(name, "row" if name == "a_layout" else "column")
         return tuple(dict.fromkeys((usual, now, *listed)))

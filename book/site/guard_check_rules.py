@@ -146,6 +146,11 @@ def _said(name: str, least: int | None, most: int | None, modulus: int) -> str:
     return " and ".join([*parts, *([f"{name} % {modulus} == 0"] if modulus else [])])
 
 
+def _uneven(draw: random.Random, value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= min(SIZES)
+    return int(str(value)) + draw.choice((1, 2, 4, 10)) if whole else value
+
+
 def _holds(
     rule: Rule,
     asked: Asked,
@@ -158,6 +163,8 @@ def _holds(
     seen = {True: 0, False: 0}
     for number in range(_TRIED):
         point = {name: draw.choice(grid) for name, grid in choices.items()}
+        if number % 3 == 0:  # sizes that are not round: where two names count together, it shows
+            point = {name: _uneven(draw, value) for name, value in point.items()}
         if number % 2:  # random points rarely pass: stay near one that does
             kept = draw.choice(list(choices))
             point = {**good, kept: point[kept]}
