@@ -38,6 +38,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 }
 #: subjects on which nothing else of the facts depends
 _ALONE = ("call", "linear", "experts")
+_LINE = 80  # characters of a condition
 _DEPLOYMENT = ("page_size", "tp", "ep")
 _TRIPS = (Status.STOPS, Status.WARNS, Status.SILENT, Status.FALLS_BACK)
 _FINE = '("passes", "not-reached")'
@@ -132,6 +133,8 @@ def _rule_over(guard: Guard, start: Settings, settings: Sequence[Setting]) -> Ch
     if rule is None or _is_the_example_s_own(rule, start):
         return None
     if "m" in rule.conditions and _listens_to_groups(guard):
+        return None
+    if max(map(len, rule.conditions.values())) > _LINE:  # a list of dtypes is no short check
         return None
     ends = _ends(rule, asked, start, where, choices)
     return Check(guard.id, rule, tuple(choices), *ends) if ends else None
