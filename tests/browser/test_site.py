@@ -173,6 +173,21 @@ def test_a_hostile_permalink_is_cleaned(context: BrowserContext, site: str, host
     assert watched.clean()
 
 
+def test_a_still_of_other_settings_is_faint_until_the_answer(
+    context: BrowserContext, site: str
+) -> None:
+    page = watch(context).page
+    still = page.locator(".mxlab-static").first
+    page.goto(site + PAGE)
+    number(page, "K")
+    assert "mxlab-stale" not in str(still.get_attribute("class"))
+    page.goto("about:blank")
+    page.goto(f"{site}{PAGE}#will_it_run-1.n=8640")
+    expect(still).to_have_class(re.compile("mxlab-stale"))
+    wait_until_live(page)
+    expect(still).to_be_hidden()
+
+
 def test_a_guard_leads_to_its_page_where_it_is_live_too(page: Watched) -> None:
     wake(page.page)
     page.page.get_by_role("link", name="wsp-deepgemm", exact=True).click()

@@ -51,6 +51,7 @@
     clearTimeout(timer);
     worker?.terminate();
     worker = undefined;
+    for (const model of models.values()) model.stale(false); // it is all that there is
     say(`Python could not start here (${text}). The picture and table below are still right for `
       + "their settings; reload the page to try again.", true);
   }
@@ -127,11 +128,17 @@
       off: (event, listener) => listeners.get(event)?.delete(listener),
       save_changes() {
         ask(model);
+        if (!model.get("answer")) model.stale(true); // the picture is of other settings
         if (lasting.length) remember();
       },
       state: () => Object.fromEntries(names.map((name) => [name, values[name]])),
       adopt(state) {
         for (const name of names) if (name in state) model.set(name, state[name]);
+      },
+      stale(on) {
+        for (const still of mount.getElementsByClassName("mxlab-static")) {
+          still.classList.toggle("mxlab-stale", on);
+        }
       },
       live() {
         for (const still of mount.getElementsByClassName("mxlab-static")) still.hidden = true;
@@ -182,7 +189,10 @@
           ? Number(value) : value;
       }
       const changed = model.lasting.some((name) => state[name] !== model.get(name));
-      if (changed) model.adopt(state); // hostile values are cleaned by Python, the answer brings them
+      if (changed) {
+        model.adopt(state); // hostile values are cleaned by Python, the answer brings them
+        if (!model.get("answer")) model.stale(true);
+      }
       if (named || changed) ask(model);
     }
   }
