@@ -236,10 +236,12 @@ def guards(release: Release) -> tuple[Guard, ...]:
             + (" and SM120" if 12 in release.packed else "")
             + " float32 with 32 or 128 along K, or int32 with one row; other GPUs take none",
             hardware="SM90 with MXFP8 scales; GPUs without kernels",
-            meaning="The text says nothing of the GPU, which is mostly the reason: "
+            meaning="The text names neither the recipe (the values that one scale covers) nor the "
+            "GPU. Where DeepGEMM has kernels for the GPU, the recipe is the reason; "
             + ("SM110 has" if 12 in release.packed else "SM120 and SM110 have")
             + " no branch here.",
             fixes=(
+                "a recipe and a scale dtype that the condition lists for this GPU",
                 "another backend: FlashInfer's CUTLASS kernel on SM12x",
                 "block FP8 (128 x 128) on SM90",
                 *(() if 12 in release.packed else ("sgl-deep-gemm 0.2.5 has SM120",)),

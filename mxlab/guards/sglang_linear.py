@@ -305,7 +305,8 @@ GUARDS: tuple[Guard, ...] = (
         fallback="Blackwell with FlashInfer: keeps a second, swizzled copy of the scale and lets "
         "FlashInfer's CUTLASS kernel multiply this layer, without a message",
         fixes=(
-            "a --tp-size under which N % 64 == 0 and K % 128 == 0",
+            "a --tp-size under which N % 64 == 0 and K % 128 == 0: it changes N of a "
+            "column-parallel layer, K of a row-parallel one, and nothing else",
             "leave this layer unquantised (modules_to_not_convert)",
             _INSTALL,
         ),
