@@ -176,7 +176,7 @@ def _alike(guard: Guard) -> list[str]:
     ]
     if not others:
         return []
-    said = "The same text comes from" if len(guard.messages) == 1 else "One of its texts comes from"
+    said = "this text" if len(guard.messages) == 1 else "one of these texts"
     lines = [f"* [`{row.id}`]({row.id}.md): {linked(row.predicate, guard)}." for row in others]
     return [
         "",
