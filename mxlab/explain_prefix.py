@@ -7,7 +7,7 @@ Compose, journald, pytest, quoted mail.
 import re
 
 _FORMS = (
-    rb"> ?",
+    rb">(?!=) ?",  # a wrapped comparison, >= 128, is no quoted mail
     rb"E {3,}",
     rb"\[rank\d{1,5}\]: ?",
     rb"\([A-Za-z_][^()\n]{0,60}pid=\d{1,8}[^()\n]{0,40}\) ?",

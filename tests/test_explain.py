@@ -40,8 +40,16 @@ VALUES = (
 
 
 def filled(one: Template, choose: Callable[[], str]) -> tuple[str, dict[str, str]]:
-    """Fill a message; a name that comes twice has one value, one in quotes holds no quote."""
+    """Fill a message; a name that comes twice has one value, one in quotes holds no quote.
+
+    Where letters alone stand between two names, as in {m}x{k}, no value holds them: mxfp8x80 has
+    two readings.
+    """
     values = {name: choose() for name in one.fields}
+    between = [text for text in re.split(r"\{\w+\}", one.text)[1:-1] if text.isalpha()]
+    for name, value in values.items():
+        if any(text in value for text in between):
+            values[name] = "80"
     for name, quoted in zip(one.fields, one.quoted, strict=True):
         if quoted:
             values[name] = values[name].replace("'", "")

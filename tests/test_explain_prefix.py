@@ -132,3 +132,10 @@ def test_hostile_tags_take_no_time(unit: str) -> None:
     start = process_time()
     strip_noise(raw)
     assert process_time() - start < 1  # 0.05 s in practice; a backtracking pattern takes minutes
+
+
+def test_a_comparison_at_the_start_of_a_line_is_no_quoted_mail() -> None:
+    text = "MXFP8 requires n >= 128 and k\n>= 128 for CUTLASS MXFP8. got m=80, n=80, k=80."
+    found = {match.guard.id: match for match in explain(text).matches}
+    assert found["fi-mm-min"].complete
+    assert found["fi-mm-min"].values == {"m": 80, "n": 80, "k": 80}
